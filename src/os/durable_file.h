@@ -1,0 +1,21 @@
+// A file that appears whole or not at all.
+//
+//   write_durably(dir / "report.json", text);   // after this the file survives a power cut
+//
+// Writes a temporary in the same folder, flushes and checks it, renames it over the old one and flushes the folder. Until
+// it returns, readers see the previous file or none. Throws Error{kNoSpace | kIo | kPermission | kNotFound}; after a throw
+// the previous file is as it was and no temporary is left. Two writers of one path race: the last rename wins.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace bedplate::os {
+
+void write_durably(const std::filesystem::path& path, std::string_view bytes);
+
+// What ordinary output wants (a report for a user, generated text): the same all-or-nothing, to a regular file; to what is
+// not one (a pipe, /dev/stdout) the bytes are written straight.
+void write_output(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace bedplate::os

@@ -1,0 +1,68 @@
+#include "os/host_root.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "os/test_folder.h"
+
+namespace bedplate::os {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class HostRootTest : public ::testing::Test {
+ protected:
+  void put(const fs::path& path, std::string_view text) {
+    fs::create_directories((folder_.path() / path).parent_path());
+    std::ofstream(folder_.path() / path) << text;
+  }
+  TestFolder folder_;
+  HostRoot host_{folder_.path()};
+};
+
+TEST_F(HostRootTest, AbsentIsNulloptNotZeroAndNotAnError) {
+  put("sys/x/value", "0\n");
+  put("sys/x/words", "max 100000\n");
+  EXPECT_EQ(host_.read_int("/sys/x/value"), 0);
+  EXPECT_EQ(host_.read_int("/sys/x/nothing"), std::nullopt);
+  EXPECT_EQ(host_.read_int("/sys/x/words"), std::nullopt);
+  EXPECT_EQ(host_.read_line("/sys/x/words"), "max 100000");
+  EXPECT_EQ(host_.read("/sys/x"), std::nullopt);  // a folder
+  EXPECT_THAT(host_.list("/sys/none"), IsEmpty());
+}
+
+TEST_F(HostRootTest, AbsoluteLinksOfARecordedMachineStayInsideIt) {
+  put("sys/devices/pci0000:00/nic/speed", "100000\n");
+  fs::create_directories(folder_.path() / "sys/class/net");
+  fs::create_symlink("/sys/devices/pci0000:00/nic", folder_.path() / "sys/class/net/eth0");
+  fs::create_symlink("../../devices/pci0000:00/nic", folder_.path() / "sys/class/net/eth1");
+  EXPECT_EQ(host_.read_int("/sys/class/net/eth0/speed"), 100000);
+  EXPECT_EQ(host_.read_int("/sys/class/net/eth1/speed"), 100000);
+  EXPECT_EQ(host_.link_name("/sys/class/net/eth0"), "nic");
+  EXPECT_THAT(host_.list("/sys/class/net"), ElementsAre("eth0", "eth1"));
+}
+
+TEST_F(HostRootTest, NoPathLeavesARecordedMachine) {
+  fs::create_directories(folder_.path() / "proc");
+  fs::create_symlink("/etc/passwd", folder_.path() / "proc/escape");
+  fs::create_symlink("loop", folder_.path() / "proc/loop");
+  EXPECT_EQ(host_.read("/proc/escape"), std::nullopt);
+  EXPECT_EQ(host_.read("/../../../etc/passwd"), std::nullopt);
+  EXPECT_EQ(host_.read("/proc/loop"), std::nullopt);
+}
+
+TEST(Reread, GrowsItsBufferAndReadsFromTheStart) {
+  const HostRoot live;
+  const UniqueFd fd = live.open("/proc/self/maps");
+  std::string buffer;
+  const auto first = std::string(reread(fd.get(), buffer).value());
+  EXPECT_GT(first.size(), 4096u);
+  EXPECT_EQ(reread(fd.get(), buffer)->substr(0, 100), first.substr(0, 100));
+  EXPECT_EQ(reread(-1, buffer), std::nullopt);
+}
+
+}  // namespace
+}  // namespace bedplate::os
