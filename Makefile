@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh Debian 12/13 or Ubuntu 24.04 machine: `make demo` and `make test`.
+# Both are idempotent and quick the second time.
+
+SHELL := /bin/bash
+JOBS := $(shell nproc)
+PYTHON := .venv/bin/python
+SOURCES := $(shell git ls-files 'src/*' 'python/bedplate/*' 'include/*' 'cmake/*' CMakeLists.txt pyproject.toml 2>/dev/null)
+
+.PHONY: help
+help: ## this text
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+
+.PHONY: setup
+setup: ## system packages and .venv with PyTorch; says what it installs
+	@tools/setup.sh
+
+.venv/bin/bedplate: $(SOURCES) | setup
+	@echo "building and installing bedplate into .venv"
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --force-reinstall --no-deps . 2> >(grep -v '^WARNING: Location' >&2)
+	@touch $@
+
+.PHONY: install
+install: setup .venv/bin/bedplate ## the `bedplate` command and Python package in .venv
+
+.PHONY: demo
+demo: install ## train a real job, see its walls, train the mended job, compare
+	@examples/wall/demo.sh
+
+.PHONY: build
+build: setup ## everything with tests, warnings are errors, in build/ci
+	@cmake --preset ci >build-configure.log 2>&1 || { cat build-configure.log; rm -f build-configure.log; exit 1; }; rm -f build-configure.log
+	@cmake --build --preset ci -j $(JOBS)
+
+.PHONY: test
+test: build install ## all tests
+	@tools/run_tests.sh
+
+.PHONY: lint
+lint: setup ## layers, formatting, headers that compile alone
+	@tools/check_layers.py
+	@tools/check_headers.sh
+	@tools/check_format.sh
+
+.PHONY: format
+format: ## clang-format over the C++ sources
+	@git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+.PHONY: bench
+bench: install ## the doctor's own cost, interleaved with bare runs
+	@$(PYTHON) bench/doctor_overhead/run.py
+
+.PHONY: clean
+clean: ## removes build/ and .venv
+	@rm -rf build .venv
