@@ -128,9 +128,9 @@ std::optional<std::string_view> reread(int fd, std::string& buffer) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;
     used += static_cast<std::size_t>(n);
-    if (n == 0 || used < buffer.size()) return std::string_view(buffer.data(), used);
-    if (buffer.size() >= kMostBytes) return std::string_view(buffer.data(), used);
-    buffer.resize(buffer.size() * 4);
+    // Only 0 is the end: the kernel hands out whole records and may stop short of a full buffer before it.
+    if (n == 0 || used >= kMostBytes) return std::string_view(buffer.data(), used);
+    if (used == buffer.size()) buffer.resize(buffer.size() * 4);
   }
 }
 
