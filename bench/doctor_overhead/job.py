@@ -1,0 +1,66 @@
+"""A DDP job of two ranks, each with DataLoader workers, that prints its own median step time as its last line.
+
+    torchrun --nproc-per-node 2 job.py --steps 300 --workers 4
+"""
+import argparse
+import json
+import os
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+
+class Vectors(Dataset):
+    """Samples that cost little to make, so that the step is dominated by the model: float32 [width]."""
+
+    def __init__(self, count, width):
+        self.count, self.width = count, width
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        return torch.randn(self.width, generator=generator)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=128)
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group("gloo")
+    width = args.width
+    model = torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width))
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    loader = DataLoader(Vectors((args.steps + 1) * args.batch, width), batch_size=args.batch, num_workers=args.workers,
+                        persistent_workers=args.workers > 0)
+    times, last, loss = [], None, None
+    for batch in loader:
+        loss = (model(batch) - batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        now = time.perf_counter()
+        if last is not None:
+            times.append(now - last)
+        last = now
+    if dist.get_rank() == 0:
+        steady = times[len(times) // 10:]
+        print(json.dumps({"step_ms": statistics.median(steady) * 1e3, "mean_ms": statistics.fmean(steady) * 1e3,
+                          "loss": loss.item(), "pid": os.getpid()}))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
