@@ -20,7 +20,7 @@ import functools
 import inspect
 import sys
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Type, TypeVar, Union
 
 __all__ = ["__version__", "active", "phase", "step"]
 __version__ = "0.1.0"
@@ -43,16 +43,21 @@ class _NoPhase:
 
     __slots__ = ()
 
-    def __enter__(self) -> "_NoPhase":
-        return self
+    if TYPE_CHECKING:
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]] = None,
-        error: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-    ) -> None:
-        return None
+        def __enter__(self) -> Any: ...
+
+        def __exit__(
+            self,
+            kind: Optional[Type[BaseException]],
+            error: Optional[BaseException],
+            traceback: Optional[TracebackType],
+        ) -> None: ...
+
+    else:
+        # A C function that takes any arguments and returns something false: entering and leaving
+        # through it takes half the time of two empty Python methods.
+        __enter__ = __exit__ = "".format
 
     def __call__(self, function: _Function) -> _Function:
         return function

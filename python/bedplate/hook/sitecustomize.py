@@ -11,34 +11,41 @@
 import os
 import sys
 
+_here = os.path.dirname(os.path.abspath(__file__))
+
 
 def _arm():
-    here = os.path.dirname(os.path.abspath(__file__))
     # A nested `bedplate run` meets the outer run's copy second: the first one stays in charge.
     if (
         sys.version_info >= (3, 8)
         and os.environ.get("BEDPLATE_TRACE")
         and "_bedplate_hook" not in sys.modules
     ):
+        # Compiling costs five times what the rest does; the run's own folder may hold bytecode
+        # whatever the job has chosen for its files.
+        writes_none = sys.dont_write_bytecode
+        sys.dont_write_bytecode = False
         try:
             import _bedplate_hook
 
-            _bedplate_hook.arm()
-        except Exception as problem:
-            _bedplate_hook = sys.modules.get("_bedplate_hook")
-            try:
-                if _bedplate_hook is not None:
-                    _bedplate_hook.off("sitecustomize", problem)
-            except Exception:
-                pass
-    sys.path[:] = [entry for entry in sys.path if entry != here]
-    sys.path_importer_cache.pop(here, None)
+            if writes_none and not os.path.exists(__spec__.cached):
+                __spec__.loader.get_code("sitecustomize")
+        finally:
+            sys.dont_write_bytecode = writes_none
+        _bedplate_hook.arm()
 
 
 try:
     _arm()
 except Exception:
-    pass
+    # Said where something listens; a hook that cannot even be imported leaves no one to tell.
+    try:
+        sys.modules["_bedplate_hook"].off("sitecustomize", sys.exc_info()[1])
+    except Exception:
+        pass
+
+sys.path[:] = [entry for entry in sys.path if entry != _here]
+sys.path_importer_cache.pop(_here, None)
 
 # Python 2 clears the globals of a module that dies; the name keeps this one alive to its last line.
 _this_module = sys.modules.pop("sitecustomize", None)
