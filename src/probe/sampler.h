@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Sampler {
   virtual ~Sampler() = default;
   // `processes`: the job's processes now. Called from one thread.
   virtual void sample(std::span<const JobProcess> processes, SampleSink& sink) = 0;
+  // What limited the sampler so far, for SignalState::why of a seen signal: "not permitted for 2 processes of other users: …";
+  // empty when nothing did. Asked for at the run's end at the latest.
+  virtual std::string remark() const { return {}; }
 };
 
 struct SamplerPart {
