@@ -30,11 +30,20 @@ struct Threshold {
 // cannot be ruled out.
 using RuleOut = std::optional<std::string> (*)(const RunView&);
 
+// A symptom that this cause brings about: when both rules fire and `holds` agrees, the other rule's finding is reported as a
+// consequence of this one's. Declared by the root, so that a new root explains old symptoms without a change to them.
+// `holds` may be null: always.
+struct Brings {
+  std::string_view rule;
+  bool (*holds)(const RunView&, const Finding& consequence, const Finding& root) = nullptr;
+};
+
 struct Rule {
   std::string_view id;                              // as in the catalogue, used in JSON
   std::string_view title;                           // "the cgroup's CPU quota stops the job"
   Layer layer;
-  std::span<const std::string_view> needs;          // signals (sampler names, "hook") without which it cannot judge
+  // Signals (sampler names, "hook") without which it cannot judge; "a|b" is satisfied by either.
+  std::span<const std::string_view> needs;
   std::span<const std::string_view> look_alikes;    // rule ids
   std::span<const Threshold> thresholds;
   // For the documentation: printed by `bedplate rules --markdown`, checked against docs/doctor.md.
@@ -45,6 +54,7 @@ struct Rule {
   std::string_view fix;
   std::optional<Finding> (*check)(const RunView&);
   RuleOut rule_out;
+  std::span<const Brings> brings = {};
 };
 
 std::span<const Rule* const> all_rules();

@@ -1,0 +1,210 @@
+#include "doctor/judge.h"
+
+#include "base/error.h"
+#include "doctor/rules/rule_test.h"
+
+namespace bedplate::doctor {
+namespace {
+
+std::string as_text(const Report& report) {
+  std::string out = report.verdict_text + "\n";
+  for (const Finding& f : report.findings) {
+    out += fmt::format("{} {} {:.17g} {} {} {} {} {}\n{}", f.rule, name(f.status), f.gain_ceiling, f.title, f.verify, f.fix, f.undo,
+                       f.because_of.value_or("-"), evidence(f));
+    for (const RuledOut& r : f.ruled_out) out += r.rule + ": " + r.text + "\n";
+    for (const Interval& i : f.when) out += fmt::format("{}-{} ", i.begin, i.end);
+  }
+  for (const auto& rule : report.not_fired) out += "not fired " + rule + "\n";
+  for (const auto& n : report.not_seen) out += fmt::format("not seen {} {}\n", n.rule, fmt::join(n.missing, ","));
+  for (const auto& r : report.resource_remarks) out += r + "\n";
+  for (const auto& r : report.remarks) out += r + "\n";
+  for (const auto& [phase, share] : report.steps.phases) out += fmt::format("{} {:.17g}\n", phase, share);
+  return out;
+}
+
+TEST(Judge, AHealthyRunHasNoFindings) {
+  for (const int ranks : {1, 2, 4}) {
+    const Report report = judge(RunBuilder::healthy(ranks).build());
+    EXPECT_THAT(found(report), testing::IsEmpty()) << ranks;
+    EXPECT_EQ(report.verdict, Verdict::kHealthy) << report.verdict_text;
+    EXPECT_THAT(report.not_seen, testing::IsEmpty());
+    EXPECT_EQ(report.not_fired.size(), all_rules().size());
+  }
+}
+
+TEST(Judge, EveryRuleIsEitherFiredOrNotFiredOrNotSeen) {
+  for (const auto& data : {RunBuilder::healthy(2).build(), RunBuilder::empty().build(), probe::RunData{}}) {
+    const Report report = judge(data);
+    EXPECT_EQ(report.findings.size() + report.not_fired.size() + report.not_seen.size(), all_rules().size());
+  }
+}
+
+TEST(Judge, AnEmptyRunIsUnknownAndNothingWasSeen) {
+  const Report report = judge(probe::RunData{});
+  EXPECT_THAT(found(report), testing::IsEmpty());
+  EXPECT_EQ(report.verdict, Verdict::kUnknown);
+  EXPECT_FALSE(report.complete);
+  EXPECT_EQ(report.steps.count, 0);
+}
+
+TEST(Judge, LostTimeThatNoRuleExplainsIsUnknown) {
+  auto run = RunBuilder::healthy(1);
+  run.counter("cgroup/job", "psi.memory.full_us", 0.3e6);
+  run.unseen("cgroup.memory").unseen("cgroup.io");
+  const Report report = judge(run.build());
+  EXPECT_THAT(found(report), testing::IsEmpty());
+  EXPECT_EQ(report.verdict, Verdict::kUnknown) << report.verdict_text;
+  EXPECT_EQ(report.verdict_text, "30 % of the step time is lost and no rule explains it");
+}
+
+TEST(Judge, AJobThatKeepsAllProcessorsBusyLosesNothingByWaitingForThem) {
+  auto run = RunBuilder::healthy(4, 0);
+  run.gauge("host", "cpu.online", 2).counter("host", "cpu.idle_ns", 0).counter("cgroup/job", "cpu.usage_ns", 2e9);
+  for (int rank = 0; rank < 4; ++rank) run.cpu(100 + rank, 0.5, 0.5).thread(100 + rank, 100 + rank, 0.5, 0.5);
+  const Report report = judge(run.build());
+  EXPECT_EQ(report.verdict, Verdict::kHealthy) << report.verdict_text;
+}
+
+TEST(Judge, TheSameRunGivesTheSameReportByteForByte) {
+  auto run = RunBuilder::healthy(2);
+  run.all_phases({{Phase::kInputWait, 0.3}, {Phase::kCheckpoint, 0.2}});
+  const auto data = run.build();
+  const std::string first = as_text(judge(data));
+  EXPECT_EQ(as_text(judge(data)), first);
+  auto shuffled = data;  // the order in which series and processes were stored does not matter
+  std::reverse(shuffled.series.begin(), shuffled.series.end());
+  std::reverse(shuffled.processes.begin(), shuffled.processes.end());
+  EXPECT_EQ(as_text(judge(shuffled)), first);
+}
+
+TEST(Judge, RootsComeInTheOrderOfTheirCeilings) {
+  auto run = RunBuilder::healthy(1);
+  run.all_phases({{Phase::kInputWait, 0.2}, {Phase::kCheckpoint, 0.3}});
+  EXPECT_EQ(found(judge(run.build())), (std::vector<std::string>{"checkpoint_stall", "input_workers"}));
+  run.all_phases({{Phase::kInputWait, 0.3}, {Phase::kCheckpoint, 0.2}});
+  EXPECT_EQ(found(judge(run.build())), (std::vector<std::string>{"input_workers", "checkpoint_stall"}));
+}
+
+TEST(Judge, ALookAlikeThatCouldNotBeSeenKeepsAFindingFromBeingEstablished) {
+  auto run = RunBuilder::healthy(1);
+  run.all_phases({{Phase::kInputWait, 0.3}}).unseen("cgroup.quota");
+  EXPECT_EQ(judge(run.build()).findings.at(0).status, Status::kSupported);
+}
+
+TEST(Judge, ThresholdsAreTheUsers) {
+  auto run = RunBuilder::healthy(1);
+  run.all_phases({{Phase::kInputWait, 0.3}});
+  EXPECT_THAT(found(judge(run.build(), {{"input_workers.wait_share", 0.5}})), testing::IsEmpty());
+}
+
+TEST(Judge, AnUnknownThresholdIsRefusedWithItsNearestName) {
+  EXPECT_NO_THROW(check_thresholds({{"cpu_quota.throttled_share", 0.5}}));
+  try {
+    check_thresholds({{"cpu_quota.throtled_share", 0.5}});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kInvalid);
+    EXPECT_THAT(e.what(), testing::HasSubstr("did you mean cpu_quota.throttled_share?"));
+  }
+  EXPECT_THROW(check_thresholds({{"cpu_quota.throttled_share", -1}}), Error);
+}
+
+TEST(Judge, SaysWhatTheRunWas) {
+  auto run = RunBuilder::healthy(1);
+  run.meta("signal", "9").meta("exit_code", "137").meta("own_cpu_ns", "100000000").meta("events_lost", "3");
+  const Report report = judge(run.build());
+  EXPECT_EQ(report.command, (std::vector<std::string>{"python", "train.py"}));
+  EXPECT_EQ(report.exit_code, 137);
+  EXPECT_EQ(report.signal, 9);
+  EXPECT_NEAR(report.own_cpu_share, 0.005, 1e-9);
+  EXPECT_EQ(report.hooks.at(100), "active");
+  EXPECT_THAT(report.remarks, testing::Contains(testing::HasSubstr("3 of 3 trace events were lost")));
+}
+
+TEST(Judge, SaysWhatRootWouldHaveAdded) {
+  auto run = RunBuilder::healthy(1);
+  run.unseen("bpf.block").unseen("bpf.sched").unseen("gpu.nvml", "no NVIDIA driver on this machine");
+  EXPECT_THAT(judge(run.build()).remarks, testing::ElementsAre("as root the report would also have: bpf.block, bpf.sched"));
+}
+
+TEST(Judge, StepsAreSummedUpWithoutWarmUp) {
+  auto run = RunBuilder::healthy(2);
+  for (auto& step : run.data().steps) {
+    if (step.index == 0) step.duration = 10 * kSecond;
+  }
+  const StepSummary steps = judge(run.build()).steps;
+  EXPECT_EQ(steps.count, 199);
+  EXPECT_DOUBLE_EQ(steps.median_ms, 100);
+  double sum = 0;
+  for (const auto& [phase, share] : steps.phases) sum += share;
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_EQ(steps.phases.size(), probe::kPhaseCount);
+  EXPECT_EQ(steps.ranks.size(), 2);
+}
+
+TEST(Judge, ResourcesAreExplainedInTheWordsOfTime) {
+  const Report report = judge(RunBuilder::healthy(1).build());
+  ASSERT_EQ(report.resources.size(), 1);
+  EXPECT_THAT(report.resource_remarks,
+              testing::ElementsAre(testing::StartsWith("Maximum resident set size: 763 MiB at most (rank 0 (pid 100)), 5 % of 14.9 GiB"),
+                                   testing::StartsWith("Major (requiring I/O) page faults: 3:"),
+                                   testing::StartsWith("Voluntary context switches: 4 k (20 a step)"),
+                                   testing::StartsWith("Involuntary context switches: 200: the processor was seldom"),
+                                   testing::StartsWith("File system inputs: 0 B")));
+}
+
+TEST(Judge, HostileValuesGiveAReport) {
+  auto run = RunBuilder::healthy(2);
+  auto& data = run.data();
+  for (auto& series : data.series) {
+    for (std::size_t i = 0; i < series.samples.size(); ++i) {
+      series.samples[i].value = i % 3 == 0 ? std::numeric_limits<std::int64_t>::max()
+                                : i % 3 == 1 ? std::numeric_limits<std::int64_t>::min() : -1;
+    }
+  }
+  data.steps[3].duration = -5;
+  data.steps[4].weight = 0;
+  data.steps[5].phases[0] = std::numeric_limits<Nanos>::max();
+  data.steps[6].phases[0] = -7;
+  data.processes.push_back({});
+  data.meta["duration_ns"] = "-9";
+  data.meta["sample_hz"] = "nan";
+  data.meta["command"] = "{";
+  for (const Finding& f : judge(run.build()).findings) {
+    EXPECT_GE(f.gain_ceiling, 0) << f.rule;
+    EXPECT_LE(f.gain_ceiling, 1) << f.rule;
+    EXPECT_THAT(evidence(f), testing::Not(testing::HasSubstr("nan"))) << f.rule;
+    EXPECT_THAT(evidence(f), testing::Not(testing::HasSubstr("-9223"))) << f.rule;
+  }
+}
+
+TEST(Rules, EachIsFullyDescribed) {
+  std::set<std::string_view> ids;
+  for (const Rule* rule : all_rules()) {
+    EXPECT_TRUE(ids.insert(rule->id).second) << rule->id;
+    for (const std::string_view text : {rule->title, rule->explanation, rule->signals, rule->verify, rule->fix}) {
+      EXPECT_FALSE(text.empty()) << rule->id;
+    }
+    EXPECT_FALSE(rule->symptoms.empty()) << rule->id;
+    EXPECT_FALSE(rule->needs.empty()) << rule->id;
+    EXPECT_NE(rule->check, nullptr) << rule->id;
+    EXPECT_NE(rule->rule_out, nullptr) << rule->id;
+    for (const Threshold& t : rule->thresholds) {
+      EXPECT_TRUE(t.key.starts_with(std::string(rule->id) + ".")) << t.key;
+      EXPECT_FALSE(t.why.empty() || t.unit.empty()) << t.key;
+    }
+  }
+}
+
+TEST(Rules, AnswerOnAnyRunWhateverIsMissing) {
+  for (const auto& data : {probe::RunData{}, RunBuilder::empty().build(), RunBuilder::healthy(2).build()}) {
+    const RunView run(data);
+    for (const Rule* rule : all_rules()) {
+      EXPECT_EQ(rule->check(run), std::nullopt) << rule->id;
+      rule->rule_out(run);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bedplate::doctor

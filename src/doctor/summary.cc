@@ -1,0 +1,177 @@
+#include "doctor/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "doctor/cite.h"
+#include "probe/run_file.h"
+
+namespace bedplate::doctor {
+namespace {
+
+// A duration and how many steps had it.
+using Weighted = std::pair<double, double>;
+
+double quantile(std::vector<Weighted>& values, double q) {
+  double total = 0;
+  for (const auto& [value, weight] : values) total += weight;
+  if (!(total > 0)) return 0;
+  std::sort(values.begin(), values.end());
+  double below = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    below += values[i].second;
+    // The middle of an even number of steps lies between two of them.
+    if (below == total * q && i + 1 < values.size()) return (values[i].first + values[i + 1].first) / 2;
+    if (below > total * q) return values[i].first;
+  }
+  return values.back().first;
+}
+
+RankSteps summary_of(const RankView& rank) {
+  RankSteps out;
+  out.rank = rank.rank;
+  out.pid = rank.pid;
+  std::vector<Weighted> typical;
+  std::vector<Weighted> longest;
+  double total = 0;
+  std::array<double, probe::kPhaseCount> phases{};
+  for (const StepView& step : rank.steps) {
+    const auto weight = static_cast<double>(step.weight);
+    const auto duration = static_cast<double>(step.end - step.begin);
+    out.count += step.weight;
+    total += duration;
+    typical.emplace_back(duration / weight, weight);
+    // Of merged steps only the longest is known by itself.
+    if (step.weight > 1) {
+      const double others = std::max(0.0, duration - static_cast<double>(step.longest)) / (weight - 1);
+      longest.emplace_back(others, weight - 1);
+      longest.emplace_back(static_cast<double>(step.longest), 1);
+    } else {
+      longest.emplace_back(duration, 1);
+    }
+    for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += static_cast<double>(step.phases[i]);
+  }
+  out.median_ms = quantile(typical, 0.5) / 1e6;
+  out.p99_ms = quantile(longest, 0.99) / 1e6;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    out.phases[std::string(probe::kPhaseNames[i])] = total > 0 ? phases[i] / total : 0;
+  }
+  return out;
+}
+
+}  // namespace
+
+StepSummary step_summary(const RunView& run) {
+  StepSummary out;
+  if (!run.has_steps()) return out;
+  double total = 0;
+  const RankSteps* most = nullptr;
+  for (const RankView& rank : run.ranks()) out.ranks.push_back(summary_of(rank));
+  for (std::size_t i = 0; i < out.ranks.size(); ++i) {
+    const RankSteps& rank = out.ranks[i];
+    double duration = 0;
+    for (const StepView& step : run.ranks()[i].steps) duration += static_cast<double>(step.end - step.begin);
+    total += duration;
+    for (const auto& [name, share] : rank.phases) out.phases[name] += share * duration;
+    if (most == nullptr || rank.count > most->count) most = &rank;
+  }
+  for (auto& [name, share] : out.phases) share = total > 0 ? share / total : 0;
+  if (most != nullptr) {
+    out.count = most->count;
+    out.median_ms = most->median_ms;
+    out.p99_ms = most->p99_ms;
+  }
+  // The step that a job of several ranks feels is its slowest rank's.
+  for (const RankSteps& rank : out.ranks) {
+    out.median_ms = std::max(out.median_ms, rank.median_ms);
+    out.p99_ms = std::max(out.p99_ms, rank.p99_ms);
+  }
+  return out;
+}
+
+std::vector<probe::ResourceUse> main_resources(const RunView& run) {
+  std::vector<probe::ResourceUse> out;
+  const auto add = [&](int pid) {
+    for (const auto& use : run.data().resources) {
+      if (use.pid == pid) {
+        out.push_back(use);
+        return;
+      }
+    }
+  };
+  for (const RankView& rank : run.ranks()) {
+    if (run.has_steps() || (rank.process != nullptr && rank.process->role == "rank")) add(rank.pid);
+  }
+  if (out.empty()) {
+    if (const auto root = run.meta_int(probe::run_meta::kRootPid)) add(static_cast<int>(*root));
+  }
+  return out;
+}
+
+std::vector<std::string> resource_remarks(const RunView& run, const std::vector<probe::ResourceUse>& resources) {
+  std::vector<std::string> out;
+  if (resources.empty()) return out;
+  probe::ResourceUse all;
+  const probe::ResourceUse* largest = &resources.front();
+  for (const auto& use : resources) {
+    if (use.peak_rss_bytes > largest->peak_rss_bytes) largest = &use;
+    all.major_faults += std::max<std::int64_t>(0, use.major_faults);
+    all.voluntary_switches += std::max<std::int64_t>(0, use.voluntary_switches);
+    all.involuntary_switches += std::max<std::int64_t>(0, use.involuntary_switches);
+    all.read_bytes += std::max<std::int64_t>(0, use.read_bytes);
+    all.user += std::max<Nanos>(0, use.user);
+    all.system += std::max<Nanos>(0, use.system);
+  }
+  const double run_seconds = std::max(1e-3, seconds(length(run.whole())));
+  const double steps = run.steps_per_rank() * static_cast<double>(run.ranks().size());
+
+  std::string memory = fmt::format("Maximum resident set size: {} at most ({})",
+                                   human_bytes(static_cast<double>(largest->peak_rss_bytes)), run.label(largest->pid));
+  const auto limit = run.series().last("cgroup/memory", "memory.limit_bytes", run.whole());
+  const auto total = run.series().last("host", "mem.total_bytes", run.whole());
+  const double room = limit && *limit > 0 ? *limit : total.value_or(0);
+  if (room > 0) {
+    memory += fmt::format(", {} of {} ({})", human_share(static_cast<double>(largest->peak_rss_bytes) / room), human_bytes(room),
+                          limit && *limit > 0 ? "its group's limit" : "the machine's memory");
+  }
+  out.push_back(std::move(memory));
+
+  const double faults = static_cast<double>(all.major_faults) / run_seconds;
+  out.push_back(fmt::format("Major (requiring I/O) page faults: {}: {}", human_count(static_cast<double>(all.major_faults)),
+                            faults >= 20 ? "mapped pages had to be read from storage again and again"
+                            : all.major_faults > 0 ? "the usual loading of programs and libraries"
+                                                   : "nothing that was mapped had to be read from storage"));
+
+  std::string voluntary = fmt::format("Voluntary context switches: {}", human_count(static_cast<double>(all.voluntary_switches)));
+  if (steps >= 1) voluntary += fmt::format(" ({} a step)", human_count(std::round(static_cast<double>(all.voluntary_switches) / steps)));
+  voluntary += ": the processes had to wait for something (input, locks, other ranks)";
+  out.push_back(std::move(voluntary));
+
+  const double cpu_seconds = std::max(1e-3, seconds(all.user + all.system));
+  const double preempted = static_cast<double>(all.involuntary_switches) / cpu_seconds;
+  out.push_back(fmt::format("Involuntary context switches: {}: {}", human_count(static_cast<double>(all.involuntary_switches)),
+                            preempted >= 50 ? "the processor was often taken away while it was wanted: more runnable threads than processors"
+                                            : "the processor was seldom taken away"));
+
+  out.push_back(fmt::format("File system inputs: {}: {}", human_bytes(static_cast<double>(all.read_bytes)),
+                            static_cast<double>(all.read_bytes) / run_seconds < static_cast<double>(kMiB)
+                                ? "what was read came from the page cache"
+                                : fmt::format("{} a second came from storage",
+                                              human_bytes(static_cast<double>(all.read_bytes) / run_seconds))));
+  return out;
+}
+
+std::vector<std::string> permission_remarks(const RunView& run) {
+  std::string names;
+  for (const auto& signal : run.data().signals) {
+    if (signal.seen || !signal.why.starts_with("not permitted")) continue;
+    if (!names.empty()) names += ", ";
+    names += signal.name;
+  }
+  if (names.empty()) return {};
+  return {fmt::format("as root the report would also have: {}", names)};
+}
+
+}  // namespace bedplate::doctor

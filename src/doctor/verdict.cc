@@ -1,0 +1,101 @@
+#include "doctor/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "doctor/cpu_facts.h"
+
+namespace bedplate::doctor {
+namespace {
+
+using probe::Phase;
+
+constexpr Threshold kVerdict[] = {
+    {"verdict.lost_share", 0.15, "share", "of step time lost without an explanation makes a run unknown: [own] tuned on healthy runs"},
+};
+
+// Stalls of the whole job: `full` pressure says that every task of it that had work stood still.
+LostTime stalled(const RunView& run) {
+  return run.during(run.timeline([&](Window w) -> std::optional<double> {
+    const auto memory = run.series().rate("cgroup/job", "psi.memory.full_us", w);
+    const auto io = run.series().rate("cgroup/job", "psi.io.full_us", w);
+    if (!memory && !io) return std::nullopt;
+    return std::max(memory.value_or(0), io.value_or(0)) / 1e6;
+  }));
+}
+
+// Where time may be lost without the phases showing it, only as far as the job does not use the machine's processors anyway.
+LostTime waiting(const RunView& run) {
+  const LostTime waits = larger(waiting_for_cpu(run), uneven_communication(run));
+  return run.scaled(waits, run.timeline([&](Window w) -> std::optional<double> {
+    const auto used = job_cpus(run, w);
+    const auto usable = usable_cpus(run);
+    if (!used || !usable || !(*usable > 0)) return std::nullopt;
+    return std::clamp(1 - *used / *usable, 0.0, 1.0);
+  }));
+}
+
+std::string finding_text(const RunView& run, const Finding& top) {
+  if (top.rule == "crash") return top.title;
+  return fmt::format("{}: up to {} of the {} time", top.title, human_share(top.gain_ceiling), run.has_steps() ? "step" : "run");
+}
+
+}  // namespace
+
+std::span<const Threshold> verdict_thresholds() { return kVerdict; }
+
+LostTime uneven_communication(const RunView& run) {
+  LostTime out = run.phase_time(Phase::kCommunication);
+  std::map<std::int64_t, std::pair<double, std::size_t>> least;  // by step: shortest wait, ranks
+  const auto& ranks = run.ranks();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
+      const auto [it, fresh] = least.try_emplace(ranks[rank].steps[step].index, out.ns[rank][step], 0);
+      if (!fresh) it->second.first = std::min(it->second.first, out.ns[rank][step]);
+      ++it->second.second;
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
+      const auto& [shortest, count] = least.at(ranks[rank].steps[step].index);
+      out.ns[rank][step] = count == ranks.size() && count > 1 ? out.ns[rank][step] - shortest : 0;
+    }
+  }
+  return out;
+}
+
+LostTime lost_time(const RunView& run) {
+  LostTime lost = run.phase_time(Phase::kInputWait);
+  lost = run.either(lost, run.phase_time(Phase::kCheckpoint));
+  lost = run.either(lost, run.phase_time(Phase::kGc));
+  lost = larger(lost, run.during(throttled(run)));
+  lost = larger(lost, stalled(run));
+  return run.either(lost, waiting(run));
+}
+
+void give_verdict(const RunView& run, Report& report) {
+  if (!report.findings.empty()) {
+    report.verdict = Verdict::kFinding;
+    report.verdict_text = finding_text(run, report.findings.front());
+    return;
+  }
+  const bool nothing_known = run.ranks().empty() || length(run.window()) == 0;
+  if (nothing_known || (!run.has_steps() && !job_cpus(run, run.window()))) {
+    report.verdict = Verdict::kUnknown;
+    report.verdict_text = "nothing can be said: the run holds neither steps nor samples of its processes";
+    return;
+  }
+  const double lost = run.share(lost_time(run));
+  const char* time = run.has_steps() ? "step" : "run";
+  if (lost >= run.threshold("verdict.lost_share")) {
+    report.verdict = Verdict::kUnknown;
+    report.verdict_text = fmt::format("{} of the {} time is lost and no rule explains it", human_share(lost), time);
+    return;
+  }
+  report.verdict = Verdict::kHealthy;
+  report.verdict_text = fmt::format("no cause of lost time was found ({} of the {} time waits for something)", human_share(lost), time);
+}
+
+}  // namespace bedplate::doctor
