@@ -95,6 +95,7 @@ std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
     const auto first = to_int(trim(piece.substr(0, dash)));
     const auto last = dash == std::string_view::npos ? first : to_int(trim(piece.substr(dash + 1)));
     if (!first || !last || *first < 0 || *last < *first || *last >= kMostCpus) return std::nullopt;
+    if (cpus.size() > kMostCpus) return std::nullopt;  // the same CPUs again and again: no kernel's list
     for (auto cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
   }
   std::sort(cpus.begin(), cpus.end());
