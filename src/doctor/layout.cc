@@ -16,34 +16,38 @@ struct Range {
 
 // Controls of eight bits, marks that change the direction of text, separators, what is invisible.
 constexpr std::array kUnprintable = {
-    Range{0x80, 0x9F},     Range{0xAD, 0xAD},     Range{0x61C, 0x61C},   Range{0x180E, 0x180E},
-    Range{0x200B, 0x200F}, Range{0x2028, 0x202E}, Range{0x2060, 0x206F}, Range{0xFEFF, 0xFEFF},
+    Range{0x80, 0x9F},     Range{0xAD, 0xAD},       Range{0x61C, 0x61C},   Range{0x180E, 0x180E},
+    Range{0x200B, 0x200F}, Range{0x2028, 0x202E},   Range{0x2060, 0x206F}, Range{0xFEFF, 0xFEFF},
     Range{0xFFF9, 0xFFFB}, Range{0xE0000, 0xE007F},
 };
 constexpr std::array kCombining = {
-    Range{0x300, 0x36F},   Range{0x483, 0x489},   Range{0x591, 0x5BD},   Range{0x610, 0x61A},
-    Range{0x64B, 0x65F},   Range{0x6D6, 0x6DC},   Range{0x93C, 0x93C},   Range{0x94D, 0x94D},
-    Range{0xE31, 0xE31},   Range{0xE34, 0xE3A},   Range{0xE47, 0xE4E},   Range{0x1AB0, 0x1AFF},
-    Range{0x1DC0, 0x1DFF}, Range{0x20D0, 0x20FF}, Range{0xFE00, 0xFE0F}, Range{0xFE20, 0xFE2F},
+    Range{0x300, 0x36F},     Range{0x483, 0x489},   Range{0x591, 0x5BD},   Range{0x610, 0x61A},
+    Range{0x64B, 0x65F},     Range{0x6D6, 0x6DC},   Range{0x93C, 0x93C},   Range{0x94D, 0x94D},
+    Range{0xE31, 0xE31},     Range{0xE34, 0xE3A},   Range{0xE47, 0xE4E},   Range{0x1AB0, 0x1AFF},
+    Range{0x1DC0, 0x1DFF},   Range{0x20D0, 0x20FF}, Range{0xFE00, 0xFE0F}, Range{0xFE20, 0xFE2F},
     Range{0xE0100, 0xE01EF},
 };
 // East Asian Width W and F, and the emoji, of Unicode 15 in whole blocks.
 constexpr std::array kWide = {
-    Range{0x1100, 0x115F}, Range{0x231A, 0x231B},   Range{0x23E9, 0x23F3},   Range{0x25FD, 0x25FE},
-    Range{0x2614, 0x2615}, Range{0x2648, 0x2653},   Range{0x26A1, 0x26A1},   Range{0x26AA, 0x26AB},
-    Range{0x26BD, 0x26CE}, Range{0x2705, 0x2705},   Range{0x270A, 0x270B},   Range{0x2728, 0x2728},
-    Range{0x274C, 0x274E}, Range{0x2753, 0x2757},   Range{0x2795, 0x2797},   Range{0x2B1B, 0x2B1C},
-    Range{0x2B50, 0x2B55}, Range{0x2E80, 0x303E},   Range{0x3041, 0x4DBF},   Range{0x4E00, 0xA4CF},
-    Range{0xA960, 0xA97F}, Range{0xAC00, 0xD7A3},   Range{0xF900, 0xFAFF},   Range{0xFE30, 0xFE6F},
-    Range{0xFF00, 0xFF60}, Range{0xFFE0, 0xFFE6},   Range{0x16FE0, 0x18DFF}, Range{0x1B000, 0x1B2FF},
-    Range{0x1F004, 0x1F0CF}, Range{0x1F18E, 0x1F2FF}, Range{0x1F300, 0x1F64F}, Range{0x1F680, 0x1F6FF},
-    Range{0x1F7E0, 0x1F7F0}, Range{0x1F900, 0x1FAFF}, Range{0x20000, 0x3FFFD},
+    Range{0x1100, 0x115F},   Range{0x231A, 0x231B},   Range{0x23E9, 0x23F3},
+    Range{0x25FD, 0x25FE},   Range{0x2614, 0x2615},   Range{0x2648, 0x2653},
+    Range{0x26A1, 0x26A1},   Range{0x26AA, 0x26AB},   Range{0x26BD, 0x26CE},
+    Range{0x2705, 0x2705},   Range{0x270A, 0x270B},   Range{0x2728, 0x2728},
+    Range{0x274C, 0x274E},   Range{0x2753, 0x2757},   Range{0x2795, 0x2797},
+    Range{0x2B1B, 0x2B1C},   Range{0x2B50, 0x2B55},   Range{0x2E80, 0x303E},
+    Range{0x3041, 0x4DBF},   Range{0x4E00, 0xA4CF},   Range{0xA960, 0xA97F},
+    Range{0xAC00, 0xD7A3},   Range{0xF900, 0xFAFF},   Range{0xFE30, 0xFE6F},
+    Range{0xFF00, 0xFF60},   Range{0xFFE0, 0xFFE6},   Range{0x16FE0, 0x18DFF},
+    Range{0x1B000, 0x1B2FF}, Range{0x1F004, 0x1F0CF}, Range{0x1F18E, 0x1F2FF},
+    Range{0x1F300, 0x1F64F}, Range{0x1F680, 0x1F6FF}, Range{0x1F7E0, 0x1F7F0},
+    Range{0x1F900, 0x1FAFF}, Range{0x20000, 0x3FFFD},
 };
 
 template <std::size_t N>
 bool in(const std::array<Range, N>& ranges, char32_t c) {
-  const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
-                                      [](char32_t value, const Range& range) { return value < range.first; });
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), c,
+                       [](char32_t value, const Range& range) { return value < range.first; });
   return after != ranges.begin() && c <= std::prev(after)->last;
 }
 
@@ -68,7 +72,8 @@ std::size_t width_of(char32_t code) {
   return in(kCombining, code) ? 0 : in(kWide, code) ? 2 : 1;
 }
 
-// How many bytes of `text` fit into `width` columns; at least one character when `text` is not empty.
+// How many bytes of `text` fit into `width` columns; at least one character when `text` is not
+// empty.
 std::size_t bytes_that_fit(std::string_view text, std::size_t width) {
   std::size_t used = 0;
   std::size_t at = 0;
@@ -82,7 +87,8 @@ std::size_t bytes_that_fit(std::string_view text, std::size_t width) {
   return at;
 }
 
-// Where a word that is too long for a line is best cut: after a separator in the second half of what fits.
+// Where a word that is too long for a line is best cut: after a separator in the second half of
+// what fits.
 std::size_t cut_of_word(std::string_view word, std::size_t width) {
   const std::size_t most = bytes_that_fit(word, width);
   if (most >= word.size()) return word.size();
@@ -90,7 +96,8 @@ std::size_t cut_of_word(std::string_view word, std::size_t width) {
   return separator != std::string_view::npos && separator + 1 > most / 2 ? separator + 1 : most;
 }
 
-// Pieces of a command between spaces that lie outside quotes; one piece when its quotes do not close.
+// Pieces of a command between spaces that lie outside quotes; one piece when its quotes do not
+// close.
 std::vector<std::string_view> shell_pieces(std::string_view text) {
   std::vector<std::string_view> pieces;
   char quote = 0;

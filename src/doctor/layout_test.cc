@@ -6,11 +6,15 @@ namespace bedplate::doctor {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::Not;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Printable, LeavesNothingThatATerminalObeys) {
-  const std::string hostile = "a\x1b[31mb\x1b]0;title\x07" "c\xc2\x9b" "2Jd\x7f\r\n\te\xff\xe2\x80\xae" "f";
+  const std::string hostile =
+      "a\x1b[31mb\x1b]0;title\x07"
+      "c\xc2\x9b"
+      "2Jd\x7f\r\n\te\xff\xe2\x80\xae"
+      "f";
   const std::string shown = printable(hostile);
   for (const char c : shown) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << shown;
   EXPECT_THAT(shown, Not(HasSubstr("\xc2\x9b")));      // CSI in eight bits
@@ -37,10 +41,12 @@ TEST(Wrap, BreaksAtSpacesAndLongWordsAtSeparators) {
 }
 
 TEST(WrapCommand, CanBePasted) {
-  EXPECT_THAT(wrap_command("cat /a/b; sleep 10; cat /a/b", 16), ElementsAre("cat /a/b; \\", "sleep 10; cat \\", "/a/b"));
+  EXPECT_THAT(wrap_command("cat /a/b; sleep 10; cat /a/b", 16),
+              ElementsAre("cat /a/b; \\", "sleep 10; cat \\", "/a/b"));
   EXPECT_THAT(wrap_command("grep -E 'a b c' x", 12), ElementsAre("grep -E \\", "'a b c' x"));
   EXPECT_THAT(wrap_command("short", 12), ElementsAre("short"));
-  EXPECT_THAT(wrap_command("look at the job's own files", 14), ElementsAre("look at the", "job's own", "files"));
+  EXPECT_THAT(wrap_command("look at the job's own files", 14),
+              ElementsAre("look at the", "job's own", "files"));
 }
 
 TEST(Fit, FillsOrCuts) {

@@ -1,8 +1,7 @@
 #include "doctor/render_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "doctor/words.h"
@@ -12,7 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json rounded(double value, double places) { return std::isfinite(value) ? Json(std::round(value * places) / places) : Json(); }
+Json rounded(double value, double places) {
+  return std::isfinite(value) ? Json(std::round(value * places) / places) : Json();
+}
 Json share(double value) { return rounded(value, 1e4); }
 Json time_ms(double value) { return rounded(value, 1e3); }
 
@@ -31,7 +32,8 @@ Json texts(const std::vector<std::string>& list) {
 Json phases(const std::map<std::string, double>& shares) {
   Json out = Json::object();
   for (const auto name : probe::kPhaseNames) {
-    if (const auto found = shares.find(std::string(name)); found != shares.end()) out[found->first] = share(found->second);
+    if (const auto found = shares.find(std::string(name)); found != shares.end())
+      out[found->first] = share(found->second);
   }
   for (const auto& [name, value] : shares) {
     if (!out.contains(name)) out[to_utf8(name)] = share(value);
@@ -70,18 +72,24 @@ Json steps_of(const StepSummary& steps) {
 }
 
 Json verdict_of(const Report& report) {
-  const Finding* top = report.verdict == Verdict::kFinding && !report.findings.empty() ? &report.findings.front() : nullptr;
-  const std::string_view status = top != nullptr                                ? name(top->status)
+  const Finding* top = report.verdict == Verdict::kFinding && !report.findings.empty()
+                           ? &report.findings.front()
+                           : nullptr;
+  const std::string_view status = top != nullptr                        ? name(top->status)
                                   : report.verdict == Verdict::kHealthy ? "healthy"
                                                                         : "unknown";
-  return {{"rule", top == nullptr ? Json() : Json(top->rule)}, {"status", status}, {"text", to_utf8(report.verdict_text)}};
+  return {{"rule", top == nullptr ? Json() : Json(top->rule)},
+          {"status", status},
+          {"text", to_utf8(report.verdict_text)}};
 }
 
 Json finding_of(const Finding& finding) {
   Json evidence = Json::array();
-  for (const auto& one : finding.evidence) evidence.push_back({{"source", to_utf8(one.source)}, {"text", to_utf8(one.text)}});
+  for (const auto& one : finding.evidence)
+    evidence.push_back({{"source", to_utf8(one.source)}, {"text", to_utf8(one.text)}});
   Json ruled_out = Json::array();
-  for (const auto& one : finding.ruled_out) ruled_out.push_back({{"rule", to_utf8(one.rule)}, {"text", to_utf8(one.text)}});
+  for (const auto& one : finding.ruled_out)
+    ruled_out.push_back({{"rule", to_utf8(one.rule)}, {"text", to_utf8(one.text)}});
   return {{"rule", finding.rule},
           {"title", to_utf8(title_of(finding))},
           {"status", name(finding.status)},
@@ -124,7 +132,8 @@ std::string render_json(const Report& report) {
   Json findings = Json::array();
   for (const auto& finding : report.findings) findings.push_back(finding_of(finding));
   Json not_seen = Json::array();
-  for (const auto& one : report.not_seen) not_seen.push_back({{"rule", to_utf8(one.rule)}, {"missing", texts(one.missing)}});
+  for (const auto& one : report.not_seen)
+    not_seen.push_back({{"rule", to_utf8(one.rule)}, {"missing", texts(one.missing)}});
   Json resources = Json::array();
   for (const auto& use : report.resources) resources.push_back(resource_of(report, use));
 

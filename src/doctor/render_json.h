@@ -2,8 +2,9 @@
 //
 //   write_output(path, render_json(report));
 //
-// Keys come in a fixed order, shares are rounded to four digits, times to a microsecond; what is not known is null or absent
-// from its map, never 0. Texts are made valid UTF-8. Ends with a line end. Pure.
+// Keys come in a fixed order, shares are rounded to four digits, times to a microsecond; what is
+// not known is null or absent from its map, never 0. Texts are made valid UTF-8. Ends with a line
+// end. Pure.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
 #include "doctor/render_json.h"
 
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "doctor/report_samples.h"
 
@@ -22,8 +22,8 @@ bool is_type(const Json& value, const std::string& type) {
   return type == "null" && value.is_null();
 }
 
-// The part of JSON Schema 2020-12 that docs/report.schema.json uses; a keyword it does not know fails the test, so that
-// nothing in the schema is silently unchecked.
+// The part of JSON Schema 2020-12 that docs/report.schema.json uses; a keyword it does not know
+// fails the test, so that nothing in the schema is silently unchecked.
 class Schema {
  public:
   explicit Schema(Json root) : root_(std::move(root)) {}
@@ -34,35 +34,42 @@ class Schema {
   }
 
  private:
-  void check(const Json& schema, const Json& value, const std::string& at, std::vector<std::string>& found) const {
+  void check(const Json& schema, const Json& value, const std::string& at,
+             std::vector<std::string>& found) const {
     for (const auto& [keyword, rule] : schema.items()) {
       if (keyword == "$ref") {
         check(root_.at("$defs").at(rule.get<std::string>().substr(8)), value, at, found);
       } else if (keyword == "type") {
         const Json types = rule.is_array() ? rule : Json::array({rule});
-        const bool any = std::any_of(types.begin(), types.end(), [&](const Json& type) { return is_type(value, type); });
+        const bool any = std::any_of(types.begin(), types.end(),
+                                     [&](const Json& type) { return is_type(value, type); });
         if (!any) found.push_back(at + " is not " + rule.dump() + ": " + value.dump());
       } else if (keyword == "const") {
         if (value != rule) found.push_back(at + " is not " + rule.dump());
       } else if (keyword == "enum") {
-        if (std::find(rule.begin(), rule.end(), value) == rule.end()) found.push_back(at + " is none of " + rule.dump());
+        if (std::find(rule.begin(), rule.end(), value) == rule.end())
+          found.push_back(at + " is none of " + rule.dump());
       } else if (keyword == "minimum") {
         if (value.is_number() && value < rule) found.push_back(at + " is below " + rule.dump());
       } else if (keyword == "items") {
-        for (std::size_t i = 0; value.is_array() && i < value.size(); ++i) check(rule, value[i], at + "[" + std::to_string(i) + "]", found);
+        for (std::size_t i = 0; value.is_array() && i < value.size(); ++i)
+          check(rule, value[i], at + "[" + std::to_string(i) + "]", found);
       } else if (keyword == "required") {
         for (const std::string name : rule) {
           if (!value.contains(name)) found.push_back(at + " has no " + name);
         }
       } else if (keyword == "properties") {
         for (const auto& [name, inner] : rule.items()) {
-          if (value.is_object() && value.contains(name)) check(inner, value[name], at + "." + name, found);
+          if (value.is_object() && value.contains(name))
+            check(inner, value[name], at + "." + name, found);
         }
       } else if (keyword == "additionalProperties") {
         for (const auto& [name, inner] : value.items()) {
-          if (!schema.contains("properties") || !schema["properties"].contains(name)) check(rule, inner, at + "." + name, found);
+          if (!schema.contains("properties") || !schema["properties"].contains(name))
+            check(rule, inner, at + "." + name, found);
         }
-      } else if (keyword != "description" && keyword != "title" && keyword != "$schema" && keyword != "$defs") {
+      } else if (keyword != "description" && keyword != "title" && keyword != "$schema" &&
+                 keyword != "$defs") {
         found.push_back("keyword " + keyword + " is not checked by this test");
       }
     }
@@ -85,11 +92,13 @@ TEST_F(ReportSchema, EveryKeyThatIsWrittenIsDescribed) {
   const Json written = Json::parse(render_json(sample_report("full")));
   const Json schema = Json::parse(std::ifstream(BEDPLATE_SOURCE_DIR "/docs/report.schema.json"));
   const auto described = [](const Json& value, const Json& at) {
-    for (const auto& [key, unused] : value.items()) EXPECT_TRUE(at.at("properties").contains(key)) << key;
+    for (const auto& [key, unused] : value.items())
+      EXPECT_TRUE(at.at("properties").contains(key)) << key;
   };
   const Json& top = schema.at("properties");
   described(written, schema);
-  for (const auto name : {"run", "own_cost", "steps", "verdict"}) described(written.at(name), top.at(name));
+  for (const auto name : {"run", "own_cost", "steps", "verdict"})
+    described(written.at(name), top.at(name));
   described(written.at("findings")[0], top.at("findings").at("items"));
   described(written.at("resources")[0], top.at("resources").at("items"));
 }
@@ -129,7 +138,8 @@ TEST(RenderJson, KeysComeInTheOrderOfTheContract) {
   std::vector<std::string> keys;
   for (const auto& [key, unused] : json.items()) keys.push_back(key);
   keys.resize(9);
-  EXPECT_THAT(keys, ::testing::ElementsAre("schema", "version", "run", "own_cost", "steps", "verdict", "findings", "not_fired", "not_seen"));
+  EXPECT_THAT(keys, ::testing::ElementsAre("schema", "version", "run", "own_cost", "steps",
+                                           "verdict", "findings", "not_fired", "not_seen"));
   EXPECT_EQ(json["steps"]["phases"].begin().key(), "input_wait");
 }
 

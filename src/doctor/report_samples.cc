@@ -11,15 +11,32 @@ namespace bedplate::doctor {
 namespace {
 
 RankSteps rank_steps(int rank, std::int64_t count, double median_ms) {
-  return {.rank = rank, .pid = 4242 + rank, .count = count, .median_ms = median_ms, .p99_ms = median_ms * 2.4,
-          .phases = {{"input_wait", 0.4137}, {"h2d", 0.0}, {"compute", 0.3921}, {"communication", 0.0912},
-                     {"optimizer", 0.0512}, {"checkpoint", 0.0111}, {"gc", 0.0007}, {"other", 0.04}}};
+  return {.rank = rank,
+          .pid = 4242 + rank,
+          .count = count,
+          .median_ms = median_ms,
+          .p99_ms = median_ms * 2.4,
+          .phases = {{"input_wait", 0.4137},
+                     {"h2d", 0.0},
+                     {"compute", 0.3921},
+                     {"communication", 0.0912},
+                     {"optimizer", 0.0512},
+                     {"checkpoint", 0.0111},
+                     {"gc", 0.0007},
+                     {"other", 0.04}}};
 }
 
 probe::ResourceUse resource(int pid) {
-  return {.pid = pid, .peak_rss_bytes = 812 * kMiB + pid * kKiB, .major_faults = 12, .minor_faults = 1'204'551,
-          .voluntary_switches = 24'010, .involuntary_switches = 98'220, .read_bytes = 3 * kGiB, .write_bytes = 41 * kMiB,
-          .user = 61 * kSecond, .system = 4'200 * kMillisecond};
+  return {.pid = pid,
+          .peak_rss_bytes = 812 * kMiB + pid * kKiB,
+          .major_faults = 12,
+          .minor_faults = 1'204'551,
+          .voluntary_switches = 24'010,
+          .involuntary_switches = 98'220,
+          .read_bytes = 3 * kGiB,
+          .write_bytes = 41 * kMiB,
+          .user = 61 * kSecond,
+          .system = 4'200 * kMillisecond};
 }
 
 std::vector<Finding> sample_findings() {
@@ -32,11 +49,15 @@ std::vector<Finding> sample_findings() {
   quota.scope.ranks = {0, 1};
   quota.evidence = {{"/sys/fs/cgroup/cpu/job/cpu.stat", "39 of 44 periods throttled, 4.1 s lost"},
                     {"/proc/stat", "the machine's CPUs were 62 % idle meanwhile"}};
-  quota.ruled_out = {{"thread_oversubscription", "2 threads ran on 2 CPUs; run delay was 1.2 % of their time"},
-                     {"affinity_collapse", "both ranks may use CPUs 0-1"},
-                     {"noisy_neighbour", "others used 0.1 of 2 CPUs"}};
-  quota.verify = "cat /sys/fs/cgroup/cpu/job/cpu.stat; sleep 10; cat /sys/fs/cgroup/cpu/job/cpu.stat";
-  quota.fix = "Raise the limit to 2 CPUs (cpu.cfs_quota_us = 200000), or start one thread a rank (OMP_NUM_THREADS=1).";
+  quota.ruled_out = {
+      {"thread_oversubscription", "2 threads ran on 2 CPUs; run delay was 1.2 % of their time"},
+      {"affinity_collapse", "both ranks may use CPUs 0-1"},
+      {"noisy_neighbour", "others used 0.1 of 2 CPUs"}};
+  quota.verify =
+      "cat /sys/fs/cgroup/cpu/job/cpu.stat; sleep 10; cat /sys/fs/cgroup/cpu/job/cpu.stat";
+  quota.fix =
+      "Raise the limit to 2 CPUs (cpu.cfs_quota_us = 200000), or start one thread a rank "
+      "(OMP_NUM_THREADS=1).";
   quota.undo = "echo 50000 > /sys/fs/cgroup/cpu/job/cpu.cfs_quota_us";
 
   Finding starved;
@@ -56,7 +77,8 @@ std::vector<Finding> sample_findings() {
   checkpoint.status = Status::kHypothesis;
   checkpoint.title = "every 100th step waits for a checkpoint";
   checkpoint.gain_ceiling = 0.0111;
-  checkpoint.when = {{10 * kSecond, 11 * kSecond}, {30 * kSecond, 31 * kSecond}, {50 * kSecond, 51 * kSecond}};
+  checkpoint.when = {
+      {10 * kSecond, 11 * kSecond}, {30 * kSecond, 31 * kSecond}, {50 * kSecond, 51 * kSecond}};
   checkpoint.scope.path = "/data/checkpoints/step-100.pt";
   checkpoint.evidence = {{"hook: checkpoint", "12 saves of 41.0 MiB, 0.8 s each"}};
   checkpoint.verify = "strace -f -e trace=fsync,write -c -p 4242";
@@ -77,19 +99,35 @@ Report full() {
   report.own_cpu_share = 0.0042;
   report.own_max_rss_bytes = 23 * kMiB;
   report.events = 12'345;
-  report.steps = {.count = 1204, .median_ms = 48.2, .p99_ms = 112.4, .phases = rank_steps(0, 0, 0).phases,
+  report.steps = {.count = 1204,
+                  .median_ms = 48.2,
+                  .p99_ms = 112.4,
+                  .phases = rank_steps(0, 0, 0).phases,
                   .ranks = {rank_steps(0, 1204, 48.2), rank_steps(1, 1204, 48.9)}};
   report.verdict = Verdict::kFinding;
-  report.verdict_text = "The cgroup's CPU quota stops the job: at most 41 % of step time. Raise it to 2 CPUs.";
+  report.verdict_text =
+      "The cgroup's CPU quota stops the job: at most 41 % of step time. Raise it to 2 CPUs.";
   report.findings = sample_findings();
-  report.not_fired = {"thread_oversubscription", "affinity_collapse", "noisy_neighbour", "python_gc", "debug_switches",
-                      "memcg_thrash", "io_throttle", "small_files", "straggler", "crash"};
+  report.not_fired = {"thread_oversubscription",
+                      "affinity_collapse",
+                      "noisy_neighbour",
+                      "python_gc",
+                      "debug_switches",
+                      "memcg_thrash",
+                      "io_throttle",
+                      "small_files",
+                      "straggler",
+                      "crash"};
   report.not_seen = {{"gpu_throttle", {"gpu.nvml: no NVIDIA driver on this machine"}},
                      {"gpu_fault", {"gpu.nvml: no NVIDIA driver on this machine"}},
                      {"direct_reclaim", {"bpf.reclaim: not permitted: needs CAP_BPF"}}};
-  report.remarks = {"As root the report would also have block latency and the reason of each wait (BPF programs)."};
+  report.remarks = {
+      "As root the report would also have block latency and the reason of each wait (BPF "
+      "programs)."};
   report.resources = {resource(4242), resource(4243)};
-  report.resource_remarks = {"Involuntary context switches: 4 a CPU second more than voluntary ones: the ranks were stopped, they did not wait."};
+  report.resource_remarks = {
+      "Involuntary context switches: 4 a CPU second more than voluntary ones: the ranks were "
+      "stopped, they did not wait."};
   return report;
 }
 
@@ -130,7 +168,9 @@ Report no_steps() {
   report.steps = {};
   report.findings.resize(1);
   report.findings[0].scope.ranks.clear();
-  report.remarks = {"The program is not Python and calls no bedplate/trace.h: findings are shares of wall time, not of steps."};
+  report.remarks = {
+      "The program is not Python and calls no bedplate/trace.h: findings are shares of wall time, "
+      "not of steps."};
   report.resources.resize(1);
   return report;
 }
@@ -150,10 +190,15 @@ Report many_ranks() {
 }
 
 Report hostile() {
-  const std::string evil = "\x1b[2J\x1b]0;owned\x07\xc2\x9b" "31m<script>alert(1)</script>\r\n\"'&\xff\xfe\xe2\x80\xae" "txt";
+  const std::string evil =
+      "\x1b[2J\x1b]0;owned\x07\xc2\x9b"
+      "31m<script>alert(1)</script>\r\n\"'&\xff\xfe\xe2\x80\xae"
+      "txt";
   Report report = full();
   report.run_id = evil;
-  report.command = {"python", evil, std::string(400, 'x'), "größe", "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"};
+  report.command = {"python", evil, std::string(400, 'x'), "größe",
+                    "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢"
+                    "字漢字漢字漢字"};
   report.hooks = {{7, evil}};
   report.verdict_text = evil + std::string(300, 'v');
   for (auto& finding : report.findings) {
@@ -175,14 +220,17 @@ Report hostile() {
 }
 
 // Counters that grow by `rate` a second, and by `busy` in the middle third.
-probe::Series counter(std::string subject, std::string metric, std::string source, Nanos duration, double rate, double busy) {
-  probe::Series series{std::move(subject), std::move(metric), probe::SeriesKind::kCounter, std::move(source), {}};
+probe::Series counter(std::string subject, std::string metric, std::string source, Nanos duration,
+                      double rate, double busy) {
+  probe::Series series{
+      std::move(subject), std::move(metric), probe::SeriesKind::kCounter, std::move(source), {}};
   double value = 1e6;
   for (Nanos t = 0; t <= duration; t += 500 * kMillisecond) {
     const bool middle = t > duration / 3 && t <= 2 * duration / 3;
     if (t > 0) value += 0.5 * (middle ? busy : rate);
     const auto whole = static_cast<std::int64_t>(value);
-    if (series.samples.empty() || series.samples.back().value != whole) series.samples.push_back({t, whole});
+    if (series.samples.empty() || series.samples.back().value != whole)
+      series.samples.push_back({t, whole});
   }
   return series;
 }
@@ -194,8 +242,14 @@ void add_steps(probe::RunData& run, int rank, std::int64_t steps, Nanos duration
   for (std::int64_t i = 0; i < steps; ++i) {
     const Nanos start = i * each;
     const bool middle = i > steps / 3 && i <= 2 * steps / 3;
-    const Nanos length = each - each / 10 + static_cast<Nanos>((i * 7919 + rank * 31) % 97) * each / 1000;
-    probe::Step step{.pid = pid, .rank = rank, .index = i, .start = start, .duration = length, .longest = length,
+    const Nanos length =
+        each - each / 10 + static_cast<Nanos>((i * 7919 + rank * 31) % 97) * each / 1000;
+    probe::Step step{.pid = pid,
+                     .rank = rank,
+                     .index = i,
+                     .start = start,
+                     .duration = length,
+                     .longest = length,
                      .evaluation = i + 5 > steps};
     const Nanos wait = middle ? length / 2 : length / 10;
     const Nanos optimizer = length / 20;
@@ -209,8 +263,10 @@ void add_steps(probe::RunData& run, int rank, std::int64_t steps, Nanos duration
     const auto kind = [](probe::EventKind k) { return static_cast<std::uint16_t>(k); };
     events.push_back({start, wait, kind(probe::EventKind::kInputWait), 1, 0});
     events.push_back({start + 2 * wait, length / 3, kind(probe::EventKind::kBackward), 1, 0});
-    events.push_back({start + 2 * wait + length / 3 - communication, communication, kind(probe::EventKind::kDdpComm), 1, 0});
-    events.push_back({start + length - optimizer, optimizer, kind(probe::EventKind::kOptimizer), 1, 0});
+    events.push_back({start + 2 * wait + length / 3 - communication, communication,
+                      kind(probe::EventKind::kDdpComm), 1, 0});
+    events.push_back(
+        {start + length - optimizer, optimizer, kind(probe::EventKind::kOptimizer), 1, 0});
     events.push_back({start + length, 0, kind(probe::EventKind::kStep), 1, 0});
   }
 }
@@ -218,8 +274,10 @@ void add_steps(probe::RunData& run, int rank, std::int64_t steps, Nanos duration
 }  // namespace
 
 std::vector<NamedReport> sample_reports() {
-  return {{"full", full()},       {"healthy", healthy()},       {"unknown", unknown()},   {"empty", {}},
-          {"hostile", hostile()}, {"incomplete", incomplete()}, {"no_steps", no_steps()}, {"many_ranks", many_ranks()}};
+  return {{"full", full()},         {"healthy", healthy()},
+          {"unknown", unknown()},   {"empty", {}},
+          {"hostile", hostile()},   {"incomplete", incomplete()},
+          {"no_steps", no_steps()}, {"many_ranks", many_ranks()}};
 }
 
 Report sample_report(std::string_view name) {
@@ -233,15 +291,30 @@ Report sample_report(std::string_view name) {
 probe::RunData sample_run(std::int64_t steps, Nanos duration) {
   probe::RunData run;
   run.meta = {{"sample_hz", "2"}, {"duration_ns", std::to_string(duration)}};
-  run.processes = {{.pid = 4242, .ppid = 1, .comm = "python", .command = "python train.py <&>", .rank = 0, .world_size = 2, .role = "rank", .hook = "active"},
-                   {.pid = 4243, .ppid = 1, .comm = "python", .command = "python train.py", .rank = 1, .world_size = 2, .role = "rank", .hook = "active"}};
+  run.processes = {{.pid = 4242,
+                    .ppid = 1,
+                    .comm = "python",
+                    .command = "python train.py <&>",
+                    .rank = 0,
+                    .world_size = 2,
+                    .role = "rank",
+                    .hook = "active"},
+                   {.pid = 4243,
+                    .ppid = 1,
+                    .comm = "python",
+                    .command = "python train.py",
+                    .rank = 1,
+                    .world_size = 2,
+                    .role = "rank",
+                    .hook = "active"}};
   const std::string cpu = "/sys/fs/cgroup/cpu/job/cpu.stat";
   const std::string psi = "/sys/fs/cgroup/unified/job/";
   run.series = {
       counter("cgroup/cpu", "cpu.periods", cpu, duration, 10, 10),
       counter("cgroup/cpu", "cpu.throttled_ns", cpu, duration, 0, 9e8),
       counter("cgroup/cpu", "cpu.throttled_periods", cpu, duration, 0, 9),
-      counter("cgroup/job", "cpu.usage_ns", "/sys/fs/cgroup/cpuacct/job/cpuacct.usage", duration, 1.8e9, 0.5e9),
+      counter("cgroup/job", "cpu.usage_ns", "/sys/fs/cgroup/cpuacct/job/cpuacct.usage", duration,
+              1.8e9, 0.5e9),
       counter("cgroup/job", "psi.cpu.some_us", psi + "cpu.pressure", duration, 2e4, 8e5),
       counter("cgroup/job", "psi.io.some_us", psi + "io.pressure", duration, 5e4, 6e4),
       counter("cgroup/job", "psi.memory.some_us", psi + "memory.pressure", duration, 0, 0),

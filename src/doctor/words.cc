@@ -24,6 +24,7 @@ std::tm utc(Nanos unix_time) {
 
 std::string list_of(std::string_view singular, std::string_view plural, std::vector<int> numbers) {
   std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   return fmt::format("{} {}", numbers.size() == 1 ? singular : plural, format_cpu_list(numbers));
 }
 
@@ -38,14 +39,22 @@ std::string show_count(double value) { return thousands(static_cast<std::int64_t
 
 constexpr ResourceLine kResourceLines[] = {
     {"User time", [](const ResourceUse& u) { return static_cast<double>(u.user); }, show_seconds},
-    {"System time", [](const ResourceUse& u) { return static_cast<double>(u.system); }, show_seconds},
-    {"Maximum resident set size", [](const ResourceUse& u) { return static_cast<double>(u.peak_rss_bytes); }, human_bytes},
-    {"Major (requiring I/O) page faults", [](const ResourceUse& u) { return static_cast<double>(u.major_faults); }, show_count},
-    {"Minor (reclaiming a frame) page faults", [](const ResourceUse& u) { return static_cast<double>(u.minor_faults); }, show_count},
-    {"Voluntary context switches", [](const ResourceUse& u) { return static_cast<double>(u.voluntary_switches); }, show_count},
-    {"Involuntary context switches", [](const ResourceUse& u) { return static_cast<double>(u.involuntary_switches); }, show_count},
-    {"File system inputs", [](const ResourceUse& u) { return static_cast<double>(u.read_bytes); }, human_bytes},
-    {"File system outputs", [](const ResourceUse& u) { return static_cast<double>(u.write_bytes); }, human_bytes},
+    {"System time", [](const ResourceUse& u) { return static_cast<double>(u.system); },
+     show_seconds},
+    {"Maximum resident set size",
+     [](const ResourceUse& u) { return static_cast<double>(u.peak_rss_bytes); }, human_bytes},
+    {"Major (requiring I/O) page faults",
+     [](const ResourceUse& u) { return static_cast<double>(u.major_faults); }, show_count},
+    {"Minor (reclaiming a frame) page faults",
+     [](const ResourceUse& u) { return static_cast<double>(u.minor_faults); }, show_count},
+    {"Voluntary context switches",
+     [](const ResourceUse& u) { return static_cast<double>(u.voluntary_switches); }, show_count},
+    {"Involuntary context switches",
+     [](const ResourceUse& u) { return static_cast<double>(u.involuntary_switches); }, show_count},
+    {"File system inputs", [](const ResourceUse& u) { return static_cast<double>(u.read_bytes); },
+     human_bytes},
+    {"File system outputs", [](const ResourceUse& u) { return static_cast<double>(u.write_bytes); },
+     human_bytes},
 };
 
 }  // namespace
@@ -73,7 +82,9 @@ std::string date_text(Nanos unix_time) {
   return unix_time == 0 ? "" : fmt::format("{:%d %b %Y %H:%M:%S} UTC", utc(unix_time));
 }
 
-std::string iso_date(Nanos unix_time) { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc(unix_time)); }
+std::string iso_date(Nanos unix_time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc(unix_time));
+}
 
 std::string ending_text(const Report& report) {
   if (report.signal) {
@@ -93,7 +104,8 @@ std::string title_of(const Finding& finding) {
 }
 
 std::string gain_text(const Finding& finding) {
-  return finding.gain_ceiling > 0 ? "at most " + human_share(std::min(finding.gain_ceiling, 1.0)) : "";
+  return finding.gain_ceiling > 0 ? "at most " + human_share(std::min(finding.gain_ceiling, 1.0))
+                                  : "";
 }
 
 std::string scope_text(const Scope& scope) {
@@ -110,17 +122,22 @@ std::string scope_text(const Scope& scope) {
 
 std::string verdict_word(const Report& report) {
   switch (report.verdict) {
-    case Verdict::kHealthy: return "HEALTHY";
-    case Verdict::kUnknown: return "UNKNOWN";
-    case Verdict::kFinding: return "FOUND";
+    case Verdict::kHealthy:
+      return "HEALTHY";
+    case Verdict::kUnknown:
+      return "UNKNOWN";
+    case Verdict::kFinding:
+      return "FOUND";
   }
   return "UNKNOWN";
 }
 
 std::string own_cost_text(const Report& report) {
-  const std::string lost = report.events_lost == 0 ? "none lost" : thousands(report.events_lost) + " lost";
-  return fmt::format("{} of one core, {} of memory, {} events, {}", human_share(report.own_cpu_share),
-                     human_bytes(static_cast<double>(report.own_max_rss_bytes)), thousands(report.events), lost);
+  const std::string lost =
+      report.events_lost == 0 ? "none lost" : thousands(report.events_lost) + " lost";
+  return fmt::format(
+      "{} of one core, {} of memory, {} events, {}", human_share(report.own_cpu_share),
+      human_bytes(static_cast<double>(report.own_max_rss_bytes)), thousands(report.events), lost);
 }
 
 std::string rank_name(const Report& report, int pid) {
@@ -135,8 +152,10 @@ std::vector<std::string> hook_lines(const Report& report) {
   for (const auto& [pid, state] : report.hooks) by_state[state].push_back(pid);
   std::vector<std::string> lines;
   for (const auto& [state, pids] : by_state) {
-    const std::string who = pids.size() <= 4 ? list_of("pid", "pids", pids) : fmt::format("{} processes", pids.size());
-    lines.push_back(state == "active" ? fmt::format("hook active in {}", who) : fmt::format("no hook in {}: {}", who, state));
+    const std::string who =
+        pids.size() <= 4 ? list_of("pid", "pids", pids) : fmt::format("{} processes", pids.size());
+    lines.push_back(state == "active" ? fmt::format("hook active in {}", who)
+                                      : fmt::format("no hook in {}: {}", who, state));
   }
   return lines;
 }
@@ -144,7 +163,9 @@ std::vector<std::string> hook_lines(const Report& report) {
 std::vector<Unseen> grouped(const std::vector<NotSeen>& not_seen) {
   std::vector<Unseen> groups;
   for (const auto& one : not_seen) {
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Unseen& group) { return group.missing == one.missing; });
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Unseen& group) {
+      return group.missing == one.missing;
+    });
     if (same != groups.end()) {
       same->rules.push_back(one.rule);
     } else {
@@ -181,10 +202,12 @@ std::vector<const RankSteps*> ranks_to_show(const StepSummary& steps, std::size_
   std::vector<const RankSteps*> ranks;
   for (const auto& rank : steps.ranks) ranks.push_back(&rank);
   if (ranks.size() > most && most > 0) {
-    std::stable_sort(ranks.begin(), ranks.end(), [](const auto* a, const auto* b) { return a->median_ms > b->median_ms; });
+    std::stable_sort(ranks.begin(), ranks.end(),
+                     [](const auto* a, const auto* b) { return a->median_ms > b->median_ms; });
     ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(most) - 1, ranks.end() - 1);
   }
-  std::stable_sort(ranks.begin(), ranks.end(), [](const auto* a, const auto* b) { return a->rank < b->rank; });
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [](const auto* a, const auto* b) { return a->rank < b->rank; });
   return ranks;
 }
 
