@@ -33,6 +33,12 @@ std::optional<std::int64_t> times(std::optional<std::int64_t> value, std::int64_
   return product;
 }
 
+std::optional<std::int64_t> sum(std::optional<std::int64_t> a, std::optional<std::int64_t> b) {
+  std::int64_t total = 0;
+  if (!a || !b || __builtin_add_overflow(*a, *b, &total)) return std::nullopt;
+  return total;
+}
+
 Nanos clock_tick() {
   static const Nanos tick = kSecond / ::sysconf(_SC_CLK_TCK);
   return tick;

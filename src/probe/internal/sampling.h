@@ -30,6 +30,9 @@ std::optional<std::int64_t> natural(std::string_view word);
 // value × factor; nullopt when there is no value or the product does not fit.
 std::optional<std::int64_t> times(std::optional<std::int64_t> value, std::int64_t factor);
 
+// a + b; nullopt when one is missing or the sum does not fit.
+std::optional<std::int64_t> sum(std::optional<std::int64_t> a, std::optional<std::int64_t> b);
+
 Nanos clock_tick();        // the length of USER_HZ's tick, in which /proc counts processor time
 std::int64_t page_size();  // bytes
 

@@ -33,7 +33,8 @@ std::string stat_line(int pid, std::string_view comm, char state, int user, int 
 }
 
 TEST(ProcStatLine, SurvivesNamesWithBlanksAndParentheses) {
-  const auto stat = parse_proc_stat(stat_line(7, "a) R (b", 'S', 10, 20));
+  const std::string line = stat_line(7, "a) R (b", 'S', 10, 20);
+  const auto stat = parse_proc_stat(line);
   ASSERT_TRUE(stat);
   EXPECT_EQ(stat->comm, "a) R (b");
   EXPECT_EQ(stat->state, 'S');
