@@ -23,7 +23,8 @@ std::optional<double> sum_of(const RunView& run, std::string_view subject,
 
 // All processors' time during the window, in processors.
 std::optional<double> busy_cpus(const RunView& run, Window w) {
-  return sum_of(run, "host", {"cpu.user_ns", "cpu.nice_ns", "cpu.system_ns", "cpu.irq_ns", "cpu.softirq_ns"}, w);
+  return sum_of(run, "host",
+                {"cpu.user_ns", "cpu.nice_ns", "cpu.system_ns", "cpu.irq_ns", "cpu.softirq_ns"}, w);
 }
 
 std::optional<double> throttled_at(const RunView& run, Window w) {
@@ -36,8 +37,8 @@ std::optional<double> throttled_at(const RunView& run, Window w) {
   return share;
 }
 
-std::optional<double> rank_delay(const RunView& run, const RankView& rank, const std::vector<std::string>& threads,
-                                 Window w) {
+std::optional<double> rank_delay(const RunView& run, const RankView& rank,
+                                 const std::vector<std::string>& threads, Window w) {
   std::optional<double> on_cpu_or_asleep;
   for (const std::string& thread : threads) {
     if (const auto delay = run.series().share(thread, "cpu.run_delay_ns", w)) {
@@ -52,7 +53,8 @@ std::optional<double> rank_delay(const RunView& run, const RankView& rank, const
 
 std::vector<std::string> threads_of(const RunView& run, int pid) {
   std::vector<std::string> out;
-  for (const std::string_view subject : run.series().subjects(fmt::format("thread/{}/", pid))) out.emplace_back(subject);
+  for (const std::string_view subject : run.series().subjects(fmt::format("thread/{}/", pid)))
+    out.emplace_back(subject);
   return out;
 }
 
@@ -80,7 +82,9 @@ std::optional<double> job_cpus(const RunView& run, Window w) {
     const Window alive = overlap(w, {process.start, process.end.value_or(run.whole().end)});
     if (length(alive) == 0 || length(w) == 0) continue;
     const auto used = sum_of(run, proc(process.pid), {"cpu.user_ns", "cpu.system_ns"}, alive);
-    if (used) sum = sum.value_or(0) + *used * static_cast<double>(length(alive)) / static_cast<double>(length(w));
+    if (used)
+      sum = sum.value_or(0) +
+            *used * static_cast<double>(length(alive)) / static_cast<double>(length(w));
   }
   return sum;
 }
@@ -175,7 +179,8 @@ std::optional<double> delay_ratio(const RunView& run) {
     busy += run.series().growth(proc(pid), "cpu.run_ns", run.window()).value_or(0);
   }
   if (!(busy > 0)) return std::nullopt;
-  const double stopped = run.series().growth("cgroup/cpu", "cpu.throttled_ns", run.window()).value_or(0);
+  const double stopped =
+      run.series().growth("cgroup/cpu", "cpu.throttled_ns", run.window()).value_or(0);
   return std::max(0.0, delay - stopped) / busy;
 }
 

@@ -1,8 +1,7 @@
 #include "doctor/input_facts.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "probe/trace_format.h"
 
@@ -25,8 +24,10 @@ std::optional<Loader> parse_loader(std::string_view text) {
   loader.workers = whole(object, "num_workers");
   loader.batch_size = whole(object, "batch_size");
   loader.prefetch = whole(object, "prefetch_factor");
-  if (const auto it = object.find("persistent"); it != object.end() && it->is_boolean()) loader.persistent = it->get<bool>();
-  if (const auto it = object.find("dataset"); it != object.end() && it->is_string()) loader.dataset = it->get<std::string>();
+  if (const auto it = object.find("persistent"); it != object.end() && it->is_boolean())
+    loader.persistent = it->get<bool>();
+  if (const auto it = object.find("dataset"); it != object.end() && it->is_string())
+    loader.dataset = it->get<std::string>();
   return loader;
 }
 
@@ -51,7 +52,9 @@ std::optional<Loader> main_loader(const RunView& run, const RankView& rank) {
   std::map<int, Nanos> waited;
   if (const auto events = run.data().events.find(rank.pid); events != run.data().events.end()) {
     for (const probe::Event& event : events->second) {
-      if (event.kind != static_cast<std::uint16_t>(probe::EventKind::kInputWait) || (event.arg & 1) != 0) continue;
+      if (event.kind != static_cast<std::uint16_t>(probe::EventKind::kInputWait) ||
+          (event.arg & 1) != 0)
+        continue;
       waited[static_cast<int>(event.arg >> 8 & 0xFFFFFF)] += std::max<Nanos>(0, event.duration);
     }
   }
@@ -83,7 +86,8 @@ Fetches fetches(const RunView& run, const RankView& rank, Window w) {
     out.read_bytes += series.growth(subject, "io.rchar", w).value_or(0);
     out.reads += series.growth(subject, "io.syscr", w).value_or(0);
     out.storage_bytes += series.growth(subject, "io.read_bytes", w).value_or(0);
-    // A producer's delay is known for all its threads together; it is the fetch's as far as the fetch was the one running.
+    // A producer's delay is known for all its threads together; it is the fetch's as far as the
+    // fetch was the one running.
     const double delay = series.growth(subject, "cpu.run_delay_ns", w).value_or(0);
     const double ran = series.growth(subject, "cpu.run_ns", w).value_or(0);
     const double part = ran > 0 ? std::min(1.0, (user + system) / ran) : 0;

@@ -1,9 +1,8 @@
 #include "doctor/judge.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -33,19 +32,21 @@ std::vector<std::string> missing_signals(const RunView& run, const Rule& rule) {
 }
 
 const Finding* find_finding(const std::vector<Finding>& findings, std::string_view rule) {
-  const auto it = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.rule == rule; });
+  const auto it = std::find_if(findings.begin(), findings.end(),
+                               [&](const Finding& f) { return f.rule == rule; });
   return it == findings.end() ? nullptr : &*it;
 }
 
-// Look-alikes that fired are findings of their own. Of the others each is ruled out with its figures, or the finding is not
-// established.
+// Look-alikes that fired are findings of their own. Of the others each is ruled out with its
+// figures, or the finding is not established.
 void rule_out_look_alikes(const RunView& run, std::vector<Finding>& findings) {
   for (Finding& finding : findings) {
     for (const std::string_view id : find_rule(finding.rule)->look_alikes) {
       const Rule* other = find_rule(id);
       if (other == nullptr || find_finding(findings, id) != nullptr) continue;
       std::optional<std::string> why;
-      if (missing_signals(run, *other).empty() && other->rule_out != nullptr) why = other->rule_out(run);
+      if (missing_signals(run, *other).empty() && other->rule_out != nullptr)
+        why = other->rule_out(run);
       if (why) {
         finding.ruled_out.push_back({std::string(id), *why});
       } else {
@@ -55,7 +56,8 @@ void rule_out_look_alikes(const RunView& run, std::vector<Finding>& findings) {
   }
 }
 
-bool stands_above(const std::vector<Finding>& findings, std::string_view ancestor, std::string_view rule) {
+bool stands_above(const std::vector<Finding>& findings, std::string_view ancestor,
+                  std::string_view rule) {
   const Finding* at = find_finding(findings, rule);
   for (std::size_t depth = 0; at != nullptr && depth <= findings.size(); ++depth) {
     if (at->rule == ancestor) return true;
@@ -89,10 +91,12 @@ bool ranks_before(const Finding& a, const Finding& b) {
   return a.status > b.status;
 }
 
-void append_with_consequences(const std::vector<Finding>& sorted, const Finding& finding, std::vector<Finding>& out) {
+void append_with_consequences(const std::vector<Finding>& sorted, const Finding& finding,
+                              std::vector<Finding>& out) {
   out.push_back(finding);
   for (const Finding& other : sorted) {
-    if (other.because_of && *other.because_of == finding.rule) append_with_consequences(sorted, other, out);
+    if (other.because_of && *other.because_of == finding.rule)
+      append_with_consequences(sorted, other, out);
   }
 }
 
@@ -121,7 +125,8 @@ void run_rules(const RunView& run, Report& report) {
     if (finding->title.empty()) finding->title = rule->title;
     if (finding->verify.empty()) finding->verify = rule->verify;
     if (finding->fix.empty()) finding->fix = rule->fix;
-    finding->gain_ceiling = std::isfinite(finding->gain_ceiling) ? std::clamp(finding->gain_ceiling, 0.0, 1.0) : 0;
+    finding->gain_ceiling =
+        std::isfinite(finding->gain_ceiling) ? std::clamp(finding->gain_ceiling, 0.0, 1.0) : 0;
     report.findings.push_back(std::move(*finding));
   }
   rule_out_look_alikes(run, report.findings);
@@ -159,23 +164,28 @@ void describe_run(const RunView& run, Report& report) {
     if (!process.hook.empty()) report.hooks[process.pid] = process.hook;
   }
   const auto own_cpu = static_cast<double>(run.meta_int(meta::kOwnCpuNs).value_or(0));
-  report.own_cpu_share = report.duration > 0 ? std::max(0.0, own_cpu / static_cast<double>(report.duration)) : 0;
+  report.own_cpu_share =
+      report.duration > 0 ? std::max(0.0, own_cpu / static_cast<double>(report.duration)) : 0;
   report.own_max_rss_bytes = run.meta_int(meta::kOwnMaxRssBytes).value_or(0);
   report.events = run.meta_int(meta::kEvents).value_or(0);
   report.events_lost = run.meta_int(meta::kEventsLost).value_or(0);
 }
 
 void remark_on_recording(const RunView& run, Report& report) {
-  if (!report.complete) report.remarks.push_back("the recording was cut short: the report covers what was written by then");
+  if (!report.complete)
+    report.remarks.push_back(
+        "the recording was cut short: the report covers what was written by then");
   if (report.events_lost > 0) {
-    report.remarks.push_back(fmt::format("{} of {} trace events were lost: phases of the busiest moments may be too short",
-                                         report.events_lost, report.events + report.events_lost));
+    report.remarks.push_back(fmt::format(
+        "{} of {} trace events were lost: phases of the busiest moments may be too short",
+        report.events_lost, report.events + report.events_lost));
   }
   for (auto& remark : permission_remarks(run)) report.remarks.push_back(std::move(remark));
   const auto hook_off = run.notes("hook_off");
   std::set<std::string_view> told;
   for (const probe::Note* note : hook_off) {
-    if (told.insert(note->value).second) report.remarks.push_back(fmt::format("a hook switched itself off: {}", note->value));
+    if (told.insert(note->value).second)
+      report.remarks.push_back(fmt::format("a hook switched itself off: {}", note->value));
   }
 }
 
@@ -208,7 +218,8 @@ Thresholds check_thresholds(const std::map<std::string, double>& given) {
                   nearest.empty() ? std::string() : fmt::format(" (did you mean {}?)", nearest));
     }
     if (!std::isfinite(value) || value < 0) {
-      throw Error(Code::kInvalid, "threshold {} is {}; it must be a number of at least 0", key, value);
+      throw Error(Code::kInvalid, "threshold {} is {}; it must be a number of at least 0", key,
+                  value);
     }
     out.emplace(key, value);
   }

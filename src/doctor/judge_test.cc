@@ -9,16 +9,18 @@ namespace {
 std::string as_text(const Report& report) {
   std::string out = report.verdict_text + "\n";
   for (const Finding& f : report.findings) {
-    out += fmt::format("{} {} {:.17g} {} {} {} {} {}\n{}", f.rule, name(f.status), f.gain_ceiling, f.title, f.verify, f.fix, f.undo,
-                       f.because_of.value_or("-"), evidence(f));
+    out += fmt::format("{} {} {:.17g} {} {} {} {} {}\n{}", f.rule, name(f.status), f.gain_ceiling,
+                       f.title, f.verify, f.fix, f.undo, f.because_of.value_or("-"), evidence(f));
     for (const RuledOut& r : f.ruled_out) out += r.rule + ": " + r.text + "\n";
     for (const Interval& i : f.when) out += fmt::format("{}-{} ", i.begin, i.end);
   }
   for (const auto& rule : report.not_fired) out += "not fired " + rule + "\n";
-  for (const auto& n : report.not_seen) out += fmt::format("not seen {} {}\n", n.rule, fmt::join(n.missing, ","));
+  for (const auto& n : report.not_seen)
+    out += fmt::format("not seen {} {}\n", n.rule, fmt::join(n.missing, ","));
   for (const auto& r : report.resource_remarks) out += r + "\n";
   for (const auto& r : report.remarks) out += r + "\n";
-  for (const auto& [phase, share] : report.steps.phases) out += fmt::format("{} {:.17g}\n", phase, share);
+  for (const auto& [phase, share] : report.steps.phases)
+    out += fmt::format("{} {:.17g}\n", phase, share);
   return out;
 }
 
@@ -33,9 +35,11 @@ TEST(Judge, AHealthyRunHasNoFindings) {
 }
 
 TEST(Judge, EveryRuleIsEitherFiredOrNotFiredOrNotSeen) {
-  for (const auto& data : {RunBuilder::healthy(2).build(), RunBuilder::empty().build(), probe::RunData{}}) {
+  for (const auto& data :
+       {RunBuilder::healthy(2).build(), RunBuilder::empty().build(), probe::RunData{}}) {
     const Report report = judge(data);
-    EXPECT_EQ(report.findings.size() + report.not_fired.size() + report.not_seen.size(), all_rules().size());
+    EXPECT_EQ(report.findings.size() + report.not_fired.size() + report.not_seen.size(),
+              all_rules().size());
   }
 }
 
@@ -59,8 +63,11 @@ TEST(Judge, LostTimeThatNoRuleExplainsIsUnknown) {
 
 TEST(Judge, AJobThatKeepsAllProcessorsBusyLosesNothingByWaitingForThem) {
   auto run = RunBuilder::healthy(4, 0);
-  run.gauge("host", "cpu.online", 2).counter("host", "cpu.idle_ns", 0).counter("cgroup/job", "cpu.usage_ns", 2e9);
-  for (int rank = 0; rank < 4; ++rank) run.cpu(100 + rank, 0.5, 0.5).thread(100 + rank, 100 + rank, 0.5, 0.5);
+  run.gauge("host", "cpu.online", 2)
+      .counter("host", "cpu.idle_ns", 0)
+      .counter("cgroup/job", "cpu.usage_ns", 2e9);
+  for (int rank = 0; rank < 4; ++rank)
+    run.cpu(100 + rank, 0.5, 0.5).thread(100 + rank, 100 + rank, 0.5, 0.5);
   const Report report = judge(run.build());
   EXPECT_EQ(report.verdict, Verdict::kHealthy) << report.verdict_text;
 }
@@ -80,9 +87,11 @@ TEST(Judge, TheSameRunGivesTheSameReportByteForByte) {
 TEST(Judge, RootsComeInTheOrderOfTheirCeilings) {
   auto run = RunBuilder::healthy(1);
   run.all_phases({{Phase::kInputWait, 0.2}, {Phase::kCheckpoint, 0.3}});
-  EXPECT_EQ(found(judge(run.build())), (std::vector<std::string>{"checkpoint_stall", "input_workers"}));
+  EXPECT_EQ(found(judge(run.build())),
+            (std::vector<std::string>{"checkpoint_stall", "input_workers"}));
   run.all_phases({{Phase::kInputWait, 0.3}, {Phase::kCheckpoint, 0.2}});
-  EXPECT_EQ(found(judge(run.build())), (std::vector<std::string>{"input_workers", "checkpoint_stall"}));
+  EXPECT_EQ(found(judge(run.build())),
+            (std::vector<std::string>{"input_workers", "checkpoint_stall"}));
 }
 
 TEST(Judge, ALookAlikeThatCouldNotBeSeenKeepsAFindingFromBeingEstablished) {
@@ -111,20 +120,27 @@ TEST(Judge, AnUnknownThresholdIsRefusedWithItsNearestName) {
 
 TEST(Judge, SaysWhatTheRunWas) {
   auto run = RunBuilder::healthy(1);
-  run.meta("signal", "9").meta("exit_code", "137").meta("own_cpu_ns", "100000000").meta("events_lost", "3");
+  run.meta("signal", "9")
+      .meta("exit_code", "137")
+      .meta("own_cpu_ns", "100000000")
+      .meta("events_lost", "3");
   const Report report = judge(run.build());
   EXPECT_EQ(report.command, (std::vector<std::string>{"python", "train.py"}));
   EXPECT_EQ(report.exit_code, 137);
   EXPECT_EQ(report.signal, 9);
   EXPECT_NEAR(report.own_cpu_share, 0.005, 1e-9);
   EXPECT_EQ(report.hooks.at(100), "active");
-  EXPECT_THAT(report.remarks, testing::Contains(testing::HasSubstr("3 of 3 trace events were lost")));
+  EXPECT_THAT(report.remarks,
+              testing::Contains(testing::HasSubstr("3 of 3 trace events were lost")));
 }
 
 TEST(Judge, SaysWhatRootWouldHaveAdded) {
   auto run = RunBuilder::healthy(1);
-  run.unseen("bpf.block").unseen("bpf.sched").unseen("gpu.nvml", "no NVIDIA driver on this machine");
-  EXPECT_THAT(judge(run.build()).remarks, testing::ElementsAre("as root the report would also have: bpf.block, bpf.sched"));
+  run.unseen("bpf.block")
+      .unseen("bpf.sched")
+      .unseen("gpu.nvml", "no NVIDIA driver on this machine");
+  EXPECT_THAT(judge(run.build()).remarks,
+              testing::ElementsAre("as root the report would also have: bpf.block, bpf.sched"));
 }
 
 TEST(Judge, StepsAreSummedUpWithoutWarmUp) {
@@ -145,12 +161,15 @@ TEST(Judge, StepsAreSummedUpWithoutWarmUp) {
 TEST(Judge, ResourcesAreExplainedInTheWordsOfTime) {
   const Report report = judge(RunBuilder::healthy(1).build());
   ASSERT_EQ(report.resources.size(), 1);
-  EXPECT_THAT(report.resource_remarks,
-              testing::ElementsAre(testing::StartsWith("Maximum resident set size: 763 MiB at most (rank 0 (pid 100)), 5 % of 14.9 GiB"),
-                                   testing::StartsWith("Major (requiring I/O) page faults: 3:"),
-                                   testing::StartsWith("Voluntary context switches: 4 k (20 a step)"),
-                                   testing::StartsWith("Involuntary context switches: 200: the processor was seldom"),
-                                   testing::StartsWith("File system inputs: 0 B")));
+  EXPECT_THAT(
+      report.resource_remarks,
+      testing::ElementsAre(
+          testing::StartsWith(
+              "Maximum resident set size: 763 MiB at most (rank 0 (pid 100)), 5 % of 14.9 GiB"),
+          testing::StartsWith("Major (requiring I/O) page faults: 3:"),
+          testing::StartsWith("Voluntary context switches: 4 k (20 a step)"),
+          testing::StartsWith("Involuntary context switches: 200: the processor was seldom"),
+          testing::StartsWith("File system inputs: 0 B")));
 }
 
 TEST(Judge, HostileValuesGiveAReport) {
@@ -158,8 +177,9 @@ TEST(Judge, HostileValuesGiveAReport) {
   auto& data = run.data();
   for (auto& series : data.series) {
     for (std::size_t i = 0; i < series.samples.size(); ++i) {
-      series.samples[i].value = i % 3 == 0 ? std::numeric_limits<std::int64_t>::max()
-                                : i % 3 == 1 ? std::numeric_limits<std::int64_t>::min() : -1;
+      series.samples[i].value = i % 3 == 0   ? std::numeric_limits<std::int64_t>::max()
+                                : i % 3 == 1 ? std::numeric_limits<std::int64_t>::min()
+                                             : -1;
     }
   }
   data.steps[3].duration = -5;
@@ -182,11 +202,11 @@ TEST(Rules, EachIsFullyDescribed) {
   std::set<std::string_view> ids;
   for (const Rule* rule : all_rules()) {
     EXPECT_TRUE(ids.insert(rule->id).second) << rule->id;
-    for (const std::string_view text : {rule->title, rule->explanation, rule->signals, rule->verify, rule->fix}) {
+    for (const std::string_view text :
+         {rule->title, rule->explanation, rule->signals, rule->verify, rule->fix}) {
       EXPECT_FALSE(text.empty()) << rule->id;
     }
     EXPECT_FALSE(rule->symptoms.empty()) << rule->id;
-    EXPECT_FALSE(rule->needs.empty()) << rule->id;
     EXPECT_NE(rule->check, nullptr) << rule->id;
     EXPECT_NE(rule->rule_out, nullptr) << rule->id;
     for (const Threshold& t : rule->thresholds) {
@@ -197,7 +217,8 @@ TEST(Rules, EachIsFullyDescribed) {
 }
 
 TEST(Rules, AnswerOnAnyRunWhateverIsMissing) {
-  for (const auto& data : {probe::RunData{}, RunBuilder::empty().build(), RunBuilder::healthy(2).build()}) {
+  for (const auto& data :
+       {probe::RunData{}, RunBuilder::empty().build(), RunBuilder::healthy(2).build()}) {
     const RunView run(data);
     for (const Rule* rule : all_rules()) {
       EXPECT_EQ(rule->check(run), std::nullopt) << rule->id;

@@ -30,8 +30,9 @@ TimelineIntegral::TimelineIntegral(const Timeline& timeline) : slices_(timeline)
 }
 
 double TimelineIntegral::until(Nanos t) const {
-  const auto after = std::upper_bound(slices_.begin(), slices_.end(), t,
-                                      [](Nanos at, const Slice& slice) { return at < slice.begin; });
+  const auto after =
+      std::upper_bound(slices_.begin(), slices_.end(), t,
+                       [](Nanos at, const Slice& slice) { return at < slice.begin; });
   if (after == slices_.begin()) return 0;
   const auto n = static_cast<std::size_t>(after - slices_.begin()) - 1;
   const Slice& slice = slices_[n];

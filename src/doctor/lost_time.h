@@ -1,12 +1,14 @@
 // Step time that a cause took, rank by rank and step by step: what gain ceilings are made of.
 //
 //   LostTime lost = view.phase_time(Phase::kInputWait);          // all of the input wait …
-//   lost = view.scaled(lost, fetch_blocked);                     // … as far as the fetches were blocked meanwhile
-//   finding.gain_ceiling = view.share(lost);                     // share of step time, 0…1
+//   lost = view.scaled(lost, fetch_blocked);                     // … as far as the fetches were
+//   blocked meanwhile finding.gain_ceiling = view.share(lost);                     // share of step
+//   time, 0…1
 //
-// A ceiling is a union of step time, never a sum over 100 %: either() adds up two causes inside one step but never beyond the
-// step. Where a cause is known only by windows of samples (half a second, many short steps), a Timeline gives the share of
-// each window during which it held, and a step inside the window gets that share.
+// A ceiling is a union of step time, never a sum over 100 %: either() adds up two causes inside one
+// step but never beyond the step. Where a cause is known only by windows of samples (half a second,
+// many short steps), a Timeline gives the share of each window during which it held, and a step
+// inside the window gets that share.
 #pragma once
 
 #include <vector>
@@ -15,7 +17,8 @@
 
 namespace bedplate::doctor {
 
-// During [begin, end) something held for `share` of the time. Slices ascend and do not overlap; what lies between is 0.
+// During [begin, end) something held for `share` of the time. Slices ascend and do not overlap;
+// what lies between is 0.
 struct Slice {
   Nanos begin = 0;
   Nanos end = 0;
@@ -35,14 +38,17 @@ class TimelineIntegral {
   std::vector<double> before_;  // integral up to each slice's begin
 };
 
-// Nanoseconds lost, [rank][step], in the order of RunView::ranks() and their steps. Never above the step's own duration.
+// Nanoseconds lost, [rank][step], in the order of RunView::ranks() and their steps. Never above the
+// step's own duration.
 struct LostTime {
   std::vector<std::vector<double>> ns;
 };
 
-LostTime both(const LostTime& a, const LostTime& b);      // at most the smaller of the two in each step
-LostTime larger(const LostTime& a, const LostTime& b);    // the larger: causes that overlap as far as they can
-LostTime less(const LostTime& a, const LostTime& b);      // what of `a` is left when `b` is taken out, not below 0
-LostTime scaled(const LostTime& a, double factor);        // factor is held inside 0…1
+LostTime both(const LostTime& a, const LostTime& b);  // at most the smaller of the two in each step
+LostTime larger(const LostTime& a,
+                const LostTime& b);  // the larger: causes that overlap as far as they can
+LostTime less(const LostTime& a,
+              const LostTime& b);  // what of `a` is left when `b` is taken out, not below 0
+LostTime scaled(const LostTime& a, double factor);  // factor is held inside 0…1
 
 }  // namespace bedplate::doctor

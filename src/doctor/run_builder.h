@@ -1,9 +1,9 @@
 // Made-up runs for tests: a healthy job of 20 seconds that a test spoils one figure at a time.
 //
-//   RunBuilder run = RunBuilder::healthy(2);                      // two ranks, two workers each, four processors
-//   run.counter("cgroup/cpu", "cpu.throttled_ns", 0.4e9);         // grows by so much a second
-//   run.phases(0, {{Phase::kInputWait, 0.5}});                    // of each step of rank 0; what is left is compute
-//   const Report report = judge(run.build());
+//   RunBuilder run = RunBuilder::healthy(2);                      // two ranks, two workers each,
+//   four processors run.counter("cgroup/cpu", "cpu.throttled_ns", 0.4e9);         // grows by so
+//   much a second run.phases(0, {{Phase::kInputWait, 0.5}});                    // of each step of
+//   rank 0; what is left is compute const Report report = judge(run.build());
 //
 // Every signal counts as seen until unseen() takes it away. Test-only.
 #pragma once
@@ -36,11 +36,19 @@ class RunBuilder {
   // No process, no series, no steps; signals are seen.
   static RunBuilder empty() {
     RunBuilder b;
-    b.meta("schema", "1").meta("version", "0.1.0").meta("id", "test").meta("command", R"(["python","train.py"])");
-    b.meta("sample_hz", "2").meta("duration_ns", std::to_string(kLength)).meta("exit_code", "0").meta("root_pid", "100");
-    for (const char* name : {"host.cpu", "host.psi", "cgroup.psi", "host.memory", "host.vm", "host.disk", "host.net",
-                             "cgroup.cpu", "cgroup.quota", "cgroup.memory", "cgroup.io", "cgroup.others", "proc.cpu",
-                             "proc.sched", "proc.io", "proc.env", "proc.wait", "thread.cpu", "hook", "bpf.exit"}) {
+    b.meta("schema", "1")
+        .meta("version", "0.1.0")
+        .meta("id", "test")
+        .meta("command", R"(["python","train.py"])");
+    b.meta("sample_hz", "2")
+        .meta("duration_ns", std::to_string(kLength))
+        .meta("exit_code", "0")
+        .meta("root_pid", "100");
+    for (const char* name :
+         {"host.cpu",  "host.psi",      "cgroup.psi", "host.memory",  "host.vm",
+          "host.disk", "host.net",      "cgroup.cpu", "cgroup.quota", "cgroup.memory",
+          "cgroup.io", "cgroup.others", "proc.cpu",   "proc.sched",   "proc.io",
+          "proc.env",  "proc.wait",     "thread.cpu", "hook",         "bpf.exit"}) {
       b.seen(name);
     }
     return b;
@@ -51,12 +59,17 @@ class RunBuilder {
     RunBuilder b = empty();
     b.ranks_ = ranks;
     b.workers_ = workers_each;
-    b.gauge("host", "cpu.online", 4).counter("host", "cpu.idle_ns", 2e9).counter("host", "cpu.user_ns", 2e9);
-    b.counter("host", "cpu.system_ns", 0).counter("host", "cpu.iowait_ns", 0).counter("host", "cpu.steal_ns", 0);
+    b.gauge("host", "cpu.online", 4)
+        .counter("host", "cpu.idle_ns", 2e9)
+        .counter("host", "cpu.user_ns", 2e9);
+    b.counter("host", "cpu.system_ns", 0)
+        .counter("host", "cpu.iowait_ns", 0)
+        .counter("host", "cpu.steal_ns", 0);
     b.gauge("host", "mem.total_bytes", 16e9).gauge("host", "mem.available_bytes", 12e9);
     b.counter("cgroup/job", "cpu.usage_ns", 2e9).counter("cgroup/others", "cpu.usage_ns", 0.01e9);
     b.gauge("cgroup/cpu", "cpu.quota_us", -1);
-    b.gauge("cgroup/memory", "memory.limit_bytes", -1).counter("cgroup/memory", "memory.refault_file_pages", 0);
+    b.gauge("cgroup/memory", "memory.limit_bytes", -1)
+        .counter("cgroup/memory", "memory.refault_file_pages", 0);
     for (const char* what : {"cpu.some", "memory.some", "memory.full", "io.some", "io.full"}) {
       b.counter("cgroup/job", fmt::format("psi.{}_us", what), 1000);
     }
@@ -70,7 +83,8 @@ class RunBuilder {
   }
 
   RunBuilder& seen(const std::string& signal) { return set_signal(signal, true, ""); }
-  RunBuilder& unseen(const std::string& signal, const std::string& why = "not permitted: needs root") {
+  RunBuilder& unseen(const std::string& signal,
+                     const std::string& why = "not permitted: needs root") {
     return set_signal(signal, false, why);
   }
 
@@ -84,29 +98,34 @@ class RunBuilder {
   }
 
   RunBuilder& gauge(const std::string& subject, const std::string& metric, double value) {
-    return series(subject, metric, probe::SeriesKind::kGauge, {{0, static_cast<std::int64_t>(value)}});
+    return series(subject, metric, probe::SeriesKind::kGauge,
+                  {{0, static_cast<std::int64_t>(value)}});
   }
 
   RunBuilder& series(const std::string& subject, const std::string& metric, probe::SeriesKind kind,
                      std::vector<probe::Sample> samples) {
     without(subject, metric);
-    run_.series.push_back({subject, metric, kind, fmt::format("/{}/{}", subject, metric), std::move(samples)});
+    run_.series.push_back(
+        {subject, metric, kind, fmt::format("/{}/{}", subject, metric), std::move(samples)});
     return *this;
   }
 
   RunBuilder& without(const std::string& subject, const std::string& metric) {
-    std::erase_if(run_.series, [&](const auto& s) { return s.subject == subject && s.metric == metric; });
+    std::erase_if(run_.series,
+                  [&](const auto& s) { return s.subject == subject && s.metric == metric; });
     return *this;
   }
 
-  // Shares of each step of a rank; compute takes what is left. `every`: only in each n-th step, the others stay as they are.
+  // Shares of each step of a rank; compute takes what is left. `every`: only in each n-th step, the
+  // others stay as they are.
   RunBuilder& phases(int rank, const Shares& shares, int every = 1) {
     for (probe::Step& step : run_.steps) {
       if (step.rank != rank || step.index % every != 0) continue;
       step.phases = {};
       Nanos left = step.duration;
       for (const auto& [phase, share] : shares) {
-        step.phases[probe::index(phase)] = static_cast<Nanos>(share * static_cast<double>(step.duration));
+        step.phases[probe::index(phase)] =
+            static_cast<Nanos>(share * static_cast<double>(step.duration));
         left -= step.phases[probe::index(phase)];
       }
       step.phases[probe::index(probe::Phase::kCompute)] += left;
@@ -125,18 +144,23 @@ class RunBuilder {
   }
 
   RunBuilder& loader(int rank, int workers, bool persistent = true) {
-    std::erase_if(run_.notes, [&](const auto& n) { return n.key == "loader" && n.pid == rank_pid(rank); });
-    return note(rank_pid(rank), "loader",
-                fmt::format(R"({{"id":1,"num_workers":{},"batch_size":16,"prefetch_factor":2,"persistent":{},"dataset":"__main__.Data"}})",
-                            workers, persistent));
+    std::erase_if(run_.notes,
+                  [&](const auto& n) { return n.key == "loader" && n.pid == rank_pid(rank); });
+    return note(
+        rank_pid(rank), "loader",
+        fmt::format(
+            R"({{"id":1,"num_workers":{},"batch_size":16,"prefetch_factor":2,"persistent":{},"dataset":"__main__.Data"}})",
+            workers, persistent));
   }
 
-  // Batches made by one process: how many a second, how long each takes and the shares of that in user code and in the kernel.
+  // Batches made by one process: how many a second, how long each takes and the shares of that in
+  // user code and in the kernel.
   RunBuilder& fetching(int pid, double per_second, double ms_each, double user, double system) {
     const std::string subject = fmt::format("proc/{}", pid);
     const double wall = per_second * ms_each * 1e6;
     counter(subject, "trace.fetches", per_second).counter(subject, "trace.fetch_wall_ns", wall);
-    counter(subject, "trace.fetch_user_ns", wall * user).counter(subject, "trace.fetch_system_ns", wall * system);
+    counter(subject, "trace.fetch_user_ns", wall * user)
+        .counter(subject, "trace.fetch_system_ns", wall * system);
     return *this;
   }
 
@@ -150,11 +174,14 @@ class RunBuilder {
 
   RunBuilder& thread(int pid, int tid, double used, double delayed) {
     const std::string subject = fmt::format("thread/{}/{}", pid, tid);
-    return counter(subject, "cpu.run_ns", used * 1e9).counter(subject, "cpu.run_delay_ns", delayed * 1e9);
+    return counter(subject, "cpu.run_ns", used * 1e9)
+        .counter(subject, "cpu.run_delay_ns", delayed * 1e9);
   }
 
-  RunBuilder& event(int pid, probe::EventKind kind, Nanos start, Nanos duration, std::uint64_t arg = 0) {
-    run_.events[pid].push_back({start, duration, static_cast<std::uint16_t>(kind), static_cast<std::uint32_t>(pid), arg});
+  RunBuilder& event(int pid, probe::EventKind kind, Nanos start, Nanos duration,
+                    std::uint64_t arg = 0) {
+    run_.events[pid].push_back(
+        {start, duration, static_cast<std::uint16_t>(kind), static_cast<std::uint32_t>(pid), arg});
     return *this;
   }
 
@@ -204,9 +231,12 @@ class RunBuilder {
     run_.resources.push_back({pid, 800'000'000, 3, 90'000, 4000, 200, 0, 0, 15 * kSecond, kSecond});
     loader(rank, workers_);
     cpu(pid, 0.9, 0.005).thread(pid, pid, 0.9, 0.005);
-    gauge(fmt::format("proc/{}", pid), "allowed_cpus", 4).note(pid, "affinity", "0-3").note(pid, "env", "{}");
-    for (const char* metric : {"io.rchar", "io.syscr", "io.read_bytes", "io.write_bytes", "trace.checkpoints",
-                               "trace.checkpoint_ns", "trace.fsync_ns", "trace.gc_ns", "trace.collectives"}) {
+    gauge(fmt::format("proc/{}", pid), "allowed_cpus", 4)
+        .note(pid, "affinity", "0-3")
+        .note(pid, "env", "{}");
+    for (const char* metric :
+         {"io.rchar", "io.syscr", "io.read_bytes", "io.write_bytes", "trace.checkpoints",
+          "trace.checkpoint_ns", "trace.fsync_ns", "trace.gc_ns", "trace.collectives"}) {
       counter(fmt::format("proc/{}", pid), metric, 0);
     }
     for (int worker = 0; worker < workers_; ++worker) {
@@ -218,7 +248,9 @@ class RunBuilder {
       p.hook = "active";
       note(child, "affinity", "0-3").cpu(child, 0.2, 0.001).fetching(child, 5, 40, 0.95, 0.04);
       const std::string subject = fmt::format("proc/{}", child);
-      counter(subject, "trace.files_opened", 0).counter(subject, "io.rchar", 5e6).counter(subject, "io.syscr", 50);
+      counter(subject, "trace.files_opened", 0)
+          .counter(subject, "io.rchar", 5e6)
+          .counter(subject, "io.syscr", 50);
       counter(subject, "io.read_bytes", 0);
     }
     const Nanos step = 100 * kMillisecond;

@@ -33,7 +33,8 @@ Window whole_run(const probe::RunData& run) {
   for (const auto& series : run.series) {
     if (!series.samples.empty()) last = std::max(last, series.samples.back().t);
   }
-  for (const auto& step : run.steps) last = std::max(last, step.start + std::max<Nanos>(0, step.duration));
+  for (const auto& step : run.steps)
+    last = std::max(last, step.start + std::max<Nanos>(0, step.duration));
   return {0, last};
 }
 
@@ -44,7 +45,11 @@ constexpr std::size_t kMostIntervals = 400;    // a picture is not finer
 }  // namespace
 
 RunView::RunView(const probe::RunData& run, const Thresholds& overrides)
-    : run_(run), tick_(base_tick(run)), whole_(whole_run(run)), series_(run, tick_, whole_.end), window_(whole_) {
+    : run_(run),
+      tick_(base_tick(run)),
+      whole_(whole_run(run)),
+      series_(run, whole_.end),
+      window_(whole_) {
   for (const Rule* rule : all_rules()) {
     for (const Threshold& t : rule->thresholds) thresholds_.emplace(t.key, t.value);
   }
@@ -55,7 +60,8 @@ RunView::RunView(const probe::RunData& run, const Thresholds& overrides)
     const probe::Process*& kept = processes_[process.pid];
     if (kept == nullptr || process.start >= kept->start) kept = &process;
   }
-  for (const auto& note : run.notes) notes_.emplace(std::pair<std::string_view, int>(note.key, note.pid), &note);
+  for (const auto& note : run.notes)
+    notes_.emplace(std::pair<std::string_view, int>(note.key, note.pid), &note);
   find_steps();
   if (!has_steps_) {
     cut_grid();
@@ -101,7 +107,8 @@ std::string RunView::label(int pid) const {
   }
   const probe::Process* known = process(pid);
   if (known == nullptr || known->comm.empty()) return fmt::format("pid {}", pid);
-  if (known->rank >= 0 && known->role == "rank") return fmt::format("rank {} (pid {})", known->rank, pid);
+  if (known->rank >= 0 && known->role == "rank")
+    return fmt::format("rank {} (pid {})", known->rank, pid);
   return fmt::format("pid {} ({})", pid, known->comm);
 }
 
@@ -128,7 +135,8 @@ std::optional<std::int64_t> RunView::meta_int(std::string_view key) const {
 
 const RankView* RunView::rank_of(int pid) const {
   for (const RankView& rank : ranks_) {
-    if (rank.pid == pid || std::binary_search(rank.workers.begin(), rank.workers.end(), pid)) return &rank;
+    if (rank.pid == pid || std::binary_search(rank.workers.begin(), rank.workers.end(), pid))
+      return &rank;
   }
   return nullptr;
 }
@@ -142,7 +150,8 @@ std::vector<int> RunView::job_pids() const {
   return {pids.begin(), pids.end()};
 }
 
-// --- steps ----------------------------------------------------------------------------------------------------------------
+// --- steps
+// ----------------------------------------------------------------------------------------------------------------
 
 void RunView::find_steps() {
   std::map<int, RankView> by_pid;
@@ -156,7 +165,8 @@ void RunView::find_steps() {
     RankView& rank = by_pid[step.pid];
     rank.pid = step.pid;
     if (step.rank >= 0) rank.rank = step.rank;
-    // The first step is warm-up: libraries load, caches and thread pools are made. A rank with next to nothing keeps it.
+    // The first step is warm-up: libraries load, caches and thread pools are made. A rank with next
+    // to nothing keeps it.
     if (step.weight == 1 && rows[step.pid] >= 4 && warmed_up.insert(step.pid).second) continue;
     warmed_up.insert(step.pid);
     probe::PhaseTimes phases = step.phases;
@@ -167,14 +177,17 @@ void RunView::find_steps() {
   Nanos communication = 0;
   for (auto& [pid, rank] : by_pid) {
     if (rank.steps.empty()) continue;
-    std::sort(rank.steps.begin(), rank.steps.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-    for (const StepView& step : rank.steps) communication += step.phases[probe::index(Phase::kCommunication)];
+    std::sort(rank.steps.begin(), rank.steps.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    for (const StepView& step : rank.steps)
+      communication += step.phases[probe::index(Phase::kCommunication)];
     rank.process = process(pid);
     if (rank.rank < 0 && rank.process != nullptr) rank.rank = rank.process->rank;
     ranks_.push_back(std::move(rank));
   }
-  std::sort(ranks_.begin(), ranks_.end(),
-            [](const RankView& a, const RankView& b) { return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid); });
+  std::sort(ranks_.begin(), ranks_.end(), [](const RankView& a, const RankView& b) {
+    return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid);
+  });
   has_steps_ = !ranks_.empty();
   coupled_ = ranks_.size() > 1 && communication > 0;
   if (!has_steps_) return;
@@ -188,17 +201,21 @@ void RunView::find_steps() {
 void RunView::cut_grid() {
   const Nanos total = length(window_);
   if (total == 0) return;
-  const auto wanted = std::clamp<std::size_t>(static_cast<std::size_t>(total / std::max<Nanos>(1, tick_)), 1, kMostWindows);
+  const auto wanted = std::clamp<std::size_t>(
+      static_cast<std::size_t>(total / std::max<Nanos>(1, tick_)), 1, kMostWindows);
   for (std::size_t i = 0; i < wanted; ++i) {
     const auto edge = [&](std::size_t n) {
-      return window_.begin + static_cast<Nanos>(static_cast<double>(total) * static_cast<double>(n) / static_cast<double>(wanted));
+      return window_.begin +
+             static_cast<Nanos>(static_cast<double>(total) * static_cast<double>(n) /
+                                static_cast<double>(wanted));
     };
     grid_.push_back({edge(i), i + 1 == wanted ? window_.end : edge(i + 1)});
   }
 }
 
-// A job without steps: its ranks if it has some, else those of its processes that use at least a tenth of its CPU time, else its
-// first process. Each sampling period stands for a step; what the trace counted meanwhile gives the phases.
+// A job without steps: its ranks if it has some, else those of its processes that use at least a
+// tenth of its CPU time, else its first process. Each sampling period stands for a step; what the
+// trace counted meanwhile gives the phases.
 void RunView::find_main_processes() {
   std::vector<std::pair<double, const probe::Process*>> by_cpu;
   double total = 0;
@@ -211,18 +228,23 @@ void RunView::find_main_processes() {
     by_cpu.emplace_back(cpu, process);
   }
   if (chosen.empty() && total > 0) {
-    std::stable_sort(by_cpu.begin(), by_cpu.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::stable_sort(by_cpu.begin(), by_cpu.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
     for (const auto& [cpu, process] : by_cpu) {
       if (cpu >= total / 10 && chosen.size() < kMostMainProcesses) chosen.push_back(process);
     }
   }
   if (chosen.empty()) {
     const auto root = meta_int(probe::run_meta::kRootPid);
-    if (root && process(static_cast<int>(*root)) != nullptr) chosen.push_back(process(static_cast<int>(*root)));
+    if (root && process(static_cast<int>(*root)) != nullptr)
+      chosen.push_back(process(static_cast<int>(*root)));
   }
   constexpr std::pair<Phase, std::string_view> kCounted[] = {
-      {Phase::kInputWait, "trace.input_wait_ns"}, {Phase::kH2d, "trace.h2d_ns"},
-      {Phase::kCommunication, "trace.collective_ns"}, {Phase::kCheckpoint, "trace.checkpoint_ns"}, {Phase::kGc, "trace.gc_ns"}};
+      {Phase::kInputWait, "trace.input_wait_ns"},
+      {Phase::kH2d, "trace.h2d_ns"},
+      {Phase::kCommunication, "trace.collective_ns"},
+      {Phase::kCheckpoint, "trace.checkpoint_ns"},
+      {Phase::kGc, "trace.gc_ns"}};
   for (const probe::Process* process : chosen) {
     RankView rank{process->rank, process->pid, process, {}, {}};
     const Window alive = {process->start, process->end.value_or(whole_.end)};
@@ -232,7 +254,8 @@ void RunView::find_main_processes() {
       StepView step{static_cast<std::int64_t>(rank.steps.size()), w.begin, w.end, 1, length(w), {}};
       Nanos left = length(w);
       for (const auto& [phase, metric] : kCounted) {
-        const auto grown = static_cast<Nanos>(series_.growth(proc(process->pid), metric, w).value_or(0));
+        const auto grown =
+            static_cast<Nanos>(series_.growth(proc(process->pid), metric, w).value_or(0));
         step.phases[probe::index(phase)] = std::min(left, grown);
         left -= step.phases[probe::index(phase)];
       }
@@ -241,8 +264,9 @@ void RunView::find_main_processes() {
     }
     if (!rank.steps.empty()) ranks_.push_back(std::move(rank));
   }
-  std::sort(ranks_.begin(), ranks_.end(),
-            [](const RankView& a, const RankView& b) { return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid); });
+  std::sort(ranks_.begin(), ranks_.end(), [](const RankView& a, const RankView& b) {
+    return std::pair(a.rank, a.pid) < std::pair(b.rank, b.pid);
+  });
 }
 
 bool RunView::is_below(const probe::Process& process, int ancestor) const {
@@ -257,7 +281,8 @@ bool RunView::is_below(const probe::Process& process, int ancestor) const {
 void RunView::find_workers() {
   for (RankView& rank : ranks_) {
     for (const auto& [pid, process] : processes_) {
-      if (process->role == "worker" && pid != rank.pid && is_below(*process, rank.pid)) rank.workers.push_back(pid);
+      if (process->role == "worker" && pid != rank.pid && is_below(*process, rank.pid))
+        rank.workers.push_back(pid);
     }
   }
 }
@@ -282,13 +307,15 @@ double RunView::steps_per_rank() const {
   return has_steps_ ? count / static_cast<double>(ranks_.size()) : 0;
 }
 
-// --- lost time ------------------------------------------------------------------------------------------------------------
+// --- lost time
+// ------------------------------------------------------------------------------------------------------------
 
 LostTime RunView::phase_time(Phase phase) const {
   LostTime out;
   for (const RankView& rank : ranks_) {
     auto& ns = out.ns.emplace_back();
-    for (const StepView& step : rank.steps) ns.push_back(static_cast<double>(step.phases[probe::index(phase)]));
+    for (const StepView& step : rank.steps)
+      ns.push_back(static_cast<double>(step.phases[probe::index(phase)]));
   }
   return out;
 }
@@ -303,7 +330,8 @@ LostTime RunView::during(const std::function<Timeline(const RankView&)>& timelin
     const TimelineIntegral held(timeline(rank));
     auto& ns = out.ns.emplace_back();
     for (const StepView& step : rank.steps) {
-      ns.push_back(std::min(held.over(step.begin, step.end), static_cast<double>(step.end - step.begin)));
+      ns.push_back(
+          std::min(held.over(step.begin, step.end), static_cast<double>(step.end - step.begin)));
     }
   }
   return out;
@@ -313,7 +341,8 @@ LostTime RunView::scaled(const LostTime& lost, const Timeline& timeline) const {
   return scaled(lost, [&](const RankView&) { return timeline; });
 }
 
-LostTime RunView::scaled(const LostTime& lost, const std::function<Timeline(const RankView&)>& timeline) const {
+LostTime RunView::scaled(const LostTime& lost,
+                         const std::function<Timeline(const RankView&)>& timeline) const {
   LostTime out = during(timeline);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (std::size_t step = 0; step < ranks_[rank].steps.size(); ++step) {
@@ -331,7 +360,8 @@ LostTime RunView::either(const LostTime& a, const LostTime& b) const {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (std::size_t step = 0; step < ranks_[rank].steps.size(); ++step) {
       const auto& at = ranks_[rank].steps[step];
-      out.ns[rank][step] = std::min(static_cast<double>(at.end - at.begin), a.ns[rank][step] + b.ns[rank][step]);
+      out.ns[rank][step] =
+          std::min(static_cast<double>(at.end - at.begin), a.ns[rank][step] + b.ns[rank][step]);
     }
   }
   return out;
@@ -361,8 +391,9 @@ double RunView::share(const LostTime& lost) const {
     }
     return total > 0 ? std::clamp(sum / total, 0.0, 1.0) : 0;
   }
-  // Ranks that meet in every step: the step takes as long as the slowest one, so the losses of one step do not average out
-  // over the ranks, the largest counts. Only steps that all ranks recorded can be compared.
+  // Ranks that meet in every step: the step takes as long as the slowest one, so the losses of one
+  // step do not average out over the ranks, the largest counts. Only steps that all ranks recorded
+  // can be compared.
   struct Joint {
     std::size_t ranks = 0;
     double lost = 0;
@@ -403,7 +434,8 @@ std::vector<Interval> RunView::when(const LostTime& lost) const {
       }
     }
   }
-  std::sort(parts.begin(), parts.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::sort(parts.begin(), parts.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   // Gaps that a picture could not show are closed, the wider the more intervals there are.
   for (Nanos gap = std::max<Nanos>(1, length(window_) / 10'000);; gap *= 2) {
     std::vector<Interval> joined;
@@ -423,7 +455,8 @@ Timeline RunView::timeline(const std::function<std::optional<double>(Window)>& s
   Timeline out;
   for (const Window& w : grid_) {
     const auto value = share(w);
-    if (value && std::isfinite(*value) && *value > 0) out.push_back({w.begin, w.end, std::min(*value, 1.0)});
+    if (value && std::isfinite(*value) && *value > 0)
+      out.push_back({w.begin, w.end, std::min(*value, 1.0)});
   }
   return out;
 }

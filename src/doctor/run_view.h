@@ -1,15 +1,16 @@
-// A recorded run as rules see it: ranks with their steady steps and workers, series, notes, thresholds, and the arithmetic of
-// lost step time.
+// A recorded run as rules see it: ranks with their steady steps and workers, series, notes,
+// thresholds, and the arithmetic of lost step time.
 //
 //   std::optional<Finding> check(const RunView& run) {
 //     const auto throttled = run.series().share("cgroup/cpu", "cpu.throttled_ns", run.window());
-//     if (!throttled || *throttled < run.threshold("cpu_quota.throttled_share")) return std::nullopt;
-//     …
+//     if (!throttled || *throttled < run.threshold("cpu_quota.throttled_share")) return
+//     std::nullopt; …
 //   }
 //
-// Total: an empty run, one sample, absent series, windows of no length and merged steps all have answers; what was not recorded
-// is nullopt, never 0. A job without steps (no optimizer, not Python) is cut into windows of one sampling period of its main
-// processes, which then stand for steps. Borrows the run; immutable once made; thread-safe.
+// Total: an empty run, one sample, absent series, windows of no length and merged steps all have
+// answers; what was not recorded is nullopt, never 0. A job without steps (no optimizer, not
+// Python) is cut into windows of one sampling period of its main processes, which then stand for
+// steps. Borrows the run; immutable once made; thread-safe.
 #pragma once
 
 #include <functional>
@@ -64,27 +65,32 @@ class RunView {
   bool has_steps() const { return has_steps_; }
   bool coupled() const { return coupled_; }  // its ranks wait for one another in each step
   const std::vector<RankView>& ranks() const { return ranks_; }
-  const RankView* rank_of(int pid) const;                    // also of a worker's pid
-  std::vector<int> job_pids() const;                         // the ranks and their workers
-  const probe::Process* process(int pid) const;              // the last of that pid
-  std::string label(int pid) const;                          // "rank 1 (pid 42)", "pid 42 (sh)"
+  const RankView* rank_of(int pid) const;        // also of a worker's pid
+  std::vector<int> job_pids() const;             // the ranks and their workers
+  const probe::Process* process(int pid) const;  // the last of that pid
+  std::string label(int pid) const;              // "rank 1 (pid 42)", "pid 42 (sh)"
   std::vector<std::string_view> notes(std::string_view key, int pid) const;
   std::vector<const probe::Note*> notes(std::string_view key) const;
   std::optional<std::int64_t> meta_int(std::string_view key) const;
 
-  double mean_step_ns() const;     // of the steady steps, by weight; 0 when there are none
-  double steps_per_rank() const;   // steady ones, by weight
+  double mean_step_ns() const;    // of the steady steps, by weight; 0 when there are none
+  double steps_per_rank() const;  // steady ones, by weight
 
   // Lost step time.
   LostTime phase_time(probe::Phase phase) const;
   LostTime during(const Timeline& timeline) const;
   LostTime during(const std::function<Timeline(const RankView&)>& timeline) const;
-  LostTime scaled(const LostTime& lost, const Timeline& timeline) const;  // by the timeline's mean share in each step
-  LostTime scaled(const LostTime& lost, const std::function<Timeline(const RankView&)>& timeline) const;
-  LostTime either(const LostTime& a, const LostTime& b) const;  // as if they never overlapped, but never beyond the step
-  double share(const LostTime& lost) const;        // of step time; ranks that wait for one another lose what the slowest loses
+  LostTime scaled(const LostTime& lost,
+                  const Timeline& timeline) const;  // by the timeline's mean share in each step
+  LostTime scaled(const LostTime& lost,
+                  const std::function<Timeline(const RankView&)>& timeline) const;
+  LostTime either(const LostTime& a, const LostTime& b)
+      const;  // as if they never overlapped, but never beyond the step
+  double share(const LostTime& lost)
+      const;  // of step time; ranks that wait for one another lose what the slowest loses
   double share_of(const LostTime& lost, std::size_t rank) const;
-  std::vector<Interval> when(const LostTime& lost) const;  // where a tenth or more of the time is lost; at most 400 intervals
+  std::vector<Interval> when(const LostTime& lost)
+      const;  // where a tenth or more of the time is lost; at most 400 intervals
 
   // A timeline on the grid; windows for which `share` has no answer are left out.
   Timeline timeline(const std::function<std::optional<double>(Window)>& share) const;

@@ -71,7 +71,8 @@ TEST(RunView, RanksThatMeetLoseWhatTheSlowestLosesInEachStep) {
   for (auto& step : builder.data().steps) {
     const bool waits = step.index % 2 == step.rank;
     step.phases = {};
-    step.phases[probe::index(waits ? Phase::kInputWait : Phase::kCommunication)] = step.duration / 2;
+    step.phases[probe::index(waits ? Phase::kInputWait : Phase::kCommunication)] =
+        step.duration / 2;
     step.phases[probe::index(Phase::kCompute)] = step.duration / 2;
   }
   const auto data = builder.build();
@@ -93,7 +94,8 @@ TEST(RunView, MergedStepsCountAsOftenAsTheyStandFor) {
   auto builder = RunBuilder::healthy(1);
   auto& steps = builder.data().steps;
   steps.clear();
-  for (int i = 0; i < 10; ++i) steps.push_back({100, 0, 8 * i, i * kSecond, kSecond, 8, 300 * kMillisecond, {}, false});
+  for (int i = 0; i < 10; ++i)
+    steps.push_back({100, 0, 8 * i, i * kSecond, kSecond, 8, 300 * kMillisecond, {}, false});
   const auto data = builder.build();
   const RunView run(data);
   EXPECT_EQ(run.steps_per_rank(), 80);
@@ -151,7 +153,9 @@ TEST(RunView, WithoutRanksTheProcessesThatUseTheProcessorsStandForTheJob) {
 TEST(RunView, AThresholdCanBeOverridden) {
   const auto data = RunBuilder::healthy(1).build();
   EXPECT_DOUBLE_EQ(RunView(data).threshold("cpu_quota.throttled_share"), 0.25);
-  EXPECT_DOUBLE_EQ(RunView(data, {{"cpu_quota.throttled_share", 0.5}}).threshold("cpu_quota.throttled_share"), 0.5);
+  EXPECT_DOUBLE_EQ(
+      RunView(data, {{"cpu_quota.throttled_share", 0.5}}).threshold("cpu_quota.throttled_share"),
+      0.5);
 }
 
 TEST(RunView, EitherOfTwoSignalsSatisfiesANeed) {

@@ -5,27 +5,12 @@
 #include <algorithm>
 
 namespace bedplate::doctor {
-namespace {
-
-// Samplers may run at a fraction of the base rate and old samples are thinned: the smallest distance between two samples
-// tells how far back the growth of one may reach.
-Nanos sampling_period(const std::vector<probe::Sample>& samples, Nanos base) {
-  Nanos smallest = 0;
-  for (std::size_t i = 1; i < samples.size(); ++i) {
-    const Nanos gap = samples[i].t - samples[i - 1].t;
-    if (gap > 0 && (smallest == 0 || gap < smallest)) smallest = gap;
-  }
-  return std::max(base, smallest);
-}
-
-}  // namespace
-
 std::string proc(int pid) { return fmt::format("proc/{}", pid); }
 
-SeriesView::SeriesView(const probe::RunData& run, Nanos tick, Nanos end) : end_(end) {
+SeriesView::SeriesView(const probe::RunData& run, Nanos end) : end_(end) {
   for (const probe::Series& series : run.series) {
     if (series.samples.empty()) continue;
-    Entry entry{&series, {}, sampling_period(series.samples, tick)};
+    Entry entry{&series, {}};
     if (series.kind == probe::SeriesKind::kCounter) {
       entry.grown.reserve(series.samples.size());
       double sum = 0;
@@ -37,11 +22,13 @@ SeriesView::SeriesView(const probe::RunData& run, Nanos tick, Nanos end) : end_(
         entry.grown.push_back(sum);
       }
     }
-    entries_.emplace(std::pair<std::string_view, std::string_view>(series.subject, series.metric), std::move(entry));
+    entries_.emplace(std::pair<std::string_view, std::string_view>(series.subject, series.metric),
+                     std::move(entry));
   }
 }
 
-const SeriesView::Entry* SeriesView::entry(std::string_view subject, std::string_view metric) const {
+const SeriesView::Entry* SeriesView::entry(std::string_view subject,
+                                           std::string_view metric) const {
   const auto it = entries_.find({subject, metric});
   return it == entries_.end() ? nullptr : &it->second;
 }
@@ -53,7 +40,8 @@ const probe::Series* SeriesView::find(std::string_view subject, std::string_view
 
 std::vector<std::string_view> SeriesView::subjects(std::string_view prefix) const {
   std::vector<std::string_view> out;
-  for (auto it = entries_.lower_bound({prefix, {}}); it != entries_.end() && it->first.first.starts_with(prefix); ++it) {
+  for (auto it = entries_.lower_bound({prefix, {}});
+       it != entries_.end() && it->first.first.starts_with(prefix); ++it) {
     if (out.empty() || out.back() != it->first.first) out.push_back(it->first.first);
   }
   return out;
@@ -67,18 +55,19 @@ std::string SeriesView::source(std::string_view subject, std::string_view metric
 
 double SeriesView::at(const Entry& entry, Nanos t) {
   const auto& samples = entry.series->samples;
-  const auto after = std::upper_bound(samples.begin(), samples.end(), t,
-                                      [](Nanos at, const probe::Sample& sample) { return at < sample.t; });
+  const auto after =
+      std::upper_bound(samples.begin(), samples.end(), t,
+                       [](Nanos at, const probe::Sample& sample) { return at < sample.t; });
   if (after == samples.begin()) return 0;
   const auto n = static_cast<std::size_t>(after - samples.begin()) - 1;
   if (after == samples.end()) return entry.grown[n];
-  const Nanos from = std::max(samples[n].t, after->t - entry.tick - entry.tick / 2);
-  if (t <= from || after->t <= from) return entry.grown[n];
-  const double part = static_cast<double>(t - from) / static_cast<double>(after->t - from);
+  const double part =
+      static_cast<double>(t - samples[n].t) / static_cast<double>(after->t - samples[n].t);
   return entry.grown[n] + (entry.grown[n + 1] - entry.grown[n]) * part;
 }
 
-std::optional<SeriesView::Growth> SeriesView::grown(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<SeriesView::Growth> SeriesView::grown(std::string_view subject,
+                                                    std::string_view metric, Window w) const {
   const Entry* found = entry(subject, metric);
   if (found == nullptr || found->grown.empty()) return std::nullopt;
   const auto& samples = found->series->samples;
@@ -87,19 +76,22 @@ std::optional<SeriesView::Growth> SeriesView::grown(std::string_view subject, st
   return Growth{std::max(0.0, at(*found, seen.end) - at(*found, seen.begin)), length(seen)};
 }
 
-std::optional<double> SeriesView::growth(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::growth(std::string_view subject, std::string_view metric,
+                                         Window w) const {
   const auto g = grown(subject, metric, w);
   if (!g) return std::nullopt;
   return g->amount;
 }
 
-std::optional<double> SeriesView::rate(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::rate(std::string_view subject, std::string_view metric,
+                                       Window w) const {
   const auto g = grown(subject, metric, w);
   if (!g) return std::nullopt;
   return g->amount / seconds(g->over);
 }
 
-std::optional<double> SeriesView::share(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::share(std::string_view subject, std::string_view metric,
+                                        Window w) const {
   const auto g = grown(subject, metric, w);
   if (!g) return std::nullopt;
   return g->amount / static_cast<double>(g->over);
@@ -115,7 +107,8 @@ void SeriesView::levels(const Entry& entry, Window w, Visit visit) {
   }
 }
 
-std::optional<double> SeriesView::mean(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::mean(std::string_view subject, std::string_view metric,
+                                       Window w) const {
   const Entry* found = entry(subject, metric);
   if (found == nullptr) return std::nullopt;
   double sum = 0;
@@ -128,7 +121,8 @@ std::optional<double> SeriesView::mean(std::string_view subject, std::string_vie
   return sum / over;
 }
 
-std::optional<double> SeriesView::highest(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::highest(std::string_view subject, std::string_view metric,
+                                          Window w) const {
   const Entry* found = entry(subject, metric);
   std::optional<double> best;
   if (found == nullptr) return best;
@@ -136,7 +130,8 @@ std::optional<double> SeriesView::highest(std::string_view subject, std::string_
   return best;
 }
 
-std::optional<double> SeriesView::last(std::string_view subject, std::string_view metric, Window w) const {
+std::optional<double> SeriesView::last(std::string_view subject, std::string_view metric,
+                                       Window w) const {
   const Entry* found = entry(subject, metric);
   std::optional<double> out;
   if (found == nullptr) return out;

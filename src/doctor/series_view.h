@@ -1,12 +1,15 @@
 // The series of a run by name: growth of counters and levels of gauges over any window.
 //
 //   const SeriesView series(run);
-//   series.growth("cgroup/cpu", "cpu.throttled_ns", window);   // nullopt: not recorded then; 0: recorded, and stood still
-//   series.share("proc/42", "cpu.run_ns", window);             // nanoseconds a nanosecond
+//   series.growth("cgroup/cpu", "cpu.throttled_ns", window);   // nullopt: not recorded then; 0:
+//   recorded, and stood still series.share("proc/42", "cpu.run_ns", window);             //
+//   nanoseconds a nanosecond
 //
-// What was not recorded is nullopt and never 0. A counter that goes backwards (its group was made anew) loses that decrease and
-// counts on from there. Between two samples a counter is taken to grow evenly, but only over the last sampling period: what
-// did not change was not stored. Windows may be empty, reversed or outside the run. Borrows the run; immutable; thread-safe.
+// What was not recorded is nullopt and never 0. A counter that goes backwards (its group was made
+// anew) loses that decrease and counts on from there. Between two samples a counter is taken to
+// grow evenly: the run file stores the last sample before each change, so where it stood still two
+// samples say so. Windows may be empty, reversed or outside the run. Borrows the run; immutable;
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -24,24 +27,31 @@ namespace bedplate::doctor {
 using Window = Interval;
 
 inline Nanos length(Window w) { return w.end > w.begin ? w.end - w.begin : 0; }
-inline Window overlap(Window a, Window b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
+inline Window overlap(Window a, Window b) {
+  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
 
 std::string proc(int pid);  // "proc/42"
 
 class SeriesView {
  public:
-  // `tick`: the base sampling period; `end`: when the recording stopped.
-  SeriesView(const probe::RunData& run, Nanos tick, Nanos end);
+  SeriesView(const probe::RunData& run, Nanos end);  // `end`: when the recording stopped
 
-  bool has(std::string_view subject, std::string_view metric) const { return find(subject, metric) != nullptr; }
+  bool has(std::string_view subject, std::string_view metric) const {
+    return find(subject, metric) != nullptr;
+  }
   const probe::Series* find(std::string_view subject, std::string_view metric) const;
-  std::vector<std::string_view> subjects(std::string_view prefix) const;  // "disk/": each once, sorted
-  std::string source(std::string_view subject, std::string_view metric) const;  // the file; the names when it was not recorded
+  std::vector<std::string_view> subjects(
+      std::string_view prefix) const;  // "disk/": each once, sorted
+  std::string source(std::string_view subject, std::string_view metric)
+      const;  // the file; the names when it was not recorded
 
   // Counters.
   std::optional<double> growth(std::string_view subject, std::string_view metric, Window w) const;
-  std::optional<double> rate(std::string_view subject, std::string_view metric, Window w) const;   // a second
-  std::optional<double> share(std::string_view subject, std::string_view metric, Window w) const;  // ns a ns
+  std::optional<double> rate(std::string_view subject, std::string_view metric,
+                             Window w) const;  // a second
+  std::optional<double> share(std::string_view subject, std::string_view metric,
+                              Window w) const;  // ns a ns
 
   // Gauges. `last` is the level at the window's end.
   std::optional<double> mean(std::string_view subject, std::string_view metric, Window w) const;
@@ -52,7 +62,6 @@ class SeriesView {
   struct Entry {
     const probe::Series* series;
     std::vector<double> grown;  // since the first sample, without decreases; counters only
-    Nanos tick;                 // how far before a sample its growth may lie
   };
   struct Growth {
     double amount;

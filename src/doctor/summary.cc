@@ -23,7 +23,8 @@ double quantile(std::vector<Weighted>& values, double q) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     below += values[i].second;
     // The middle of an even number of steps lies between two of them.
-    if (below == total * q && i + 1 < values.size()) return (values[i].first + values[i + 1].first) / 2;
+    if (below == total * q && i + 1 < values.size())
+      return (values[i].first + values[i + 1].first) / 2;
     if (below > total * q) return values[i].first;
   }
   return values.back().first;
@@ -45,13 +46,15 @@ RankSteps summary_of(const RankView& rank) {
     typical.emplace_back(duration / weight, weight);
     // Of merged steps only the longest is known by itself.
     if (step.weight > 1) {
-      const double others = std::max(0.0, duration - static_cast<double>(step.longest)) / (weight - 1);
+      const double others =
+          std::max(0.0, duration - static_cast<double>(step.longest)) / (weight - 1);
       longest.emplace_back(others, weight - 1);
       longest.emplace_back(static_cast<double>(step.longest), 1);
     } else {
       longest.emplace_back(duration, 1);
     }
-    for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += static_cast<double>(step.phases[i]);
+    for (std::size_t i = 0; i < phases.size(); ++i)
+      phases[i] += static_cast<double>(step.phases[i]);
   }
   out.median_ms = quantile(typical, 0.5) / 1e6;
   out.p99_ms = quantile(longest, 0.99) / 1e6;
@@ -72,7 +75,8 @@ StepSummary step_summary(const RunView& run) {
   for (std::size_t i = 0; i < out.ranks.size(); ++i) {
     const RankSteps& rank = out.ranks[i];
     double duration = 0;
-    for (const StepView& step : run.ranks()[i].steps) duration += static_cast<double>(step.end - step.begin);
+    for (const StepView& step : run.ranks()[i].steps)
+      duration += static_cast<double>(step.end - step.begin);
     total += duration;
     for (const auto& [name, share] : rank.phases) out.phases[name] += share * duration;
     if (most == nullptr || rank.count > most->count) most = &rank;
@@ -110,7 +114,8 @@ std::vector<probe::ResourceUse> main_resources(const RunView& run) {
   return out;
 }
 
-std::vector<std::string> resource_remarks(const RunView& run, const std::vector<probe::ResourceUse>& resources) {
+std::vector<std::string> resource_remarks(const RunView& run,
+                                          const std::vector<probe::ResourceUse>& resources) {
   std::vector<std::string> out;
   if (resources.empty()) return out;
   probe::ResourceUse all;
@@ -128,38 +133,49 @@ std::vector<std::string> resource_remarks(const RunView& run, const std::vector<
   const double steps = run.steps_per_rank() * static_cast<double>(run.ranks().size());
 
   std::string memory = fmt::format("Maximum resident set size: {} at most ({})",
-                                   human_bytes(static_cast<double>(largest->peak_rss_bytes)), run.label(largest->pid));
+                                   human_bytes(static_cast<double>(largest->peak_rss_bytes)),
+                                   run.label(largest->pid));
   const auto limit = run.series().last("cgroup/memory", "memory.limit_bytes", run.whole());
   const auto total = run.series().last("host", "mem.total_bytes", run.whole());
   const double room = limit && *limit > 0 ? *limit : total.value_or(0);
   if (room > 0) {
-    memory += fmt::format(", {} of {} ({})", human_share(static_cast<double>(largest->peak_rss_bytes) / room), human_bytes(room),
-                          limit && *limit > 0 ? "its group's limit" : "the machine's memory");
+    memory += fmt::format(
+        ", {} of {} ({})", human_share(static_cast<double>(largest->peak_rss_bytes) / room),
+        human_bytes(room), limit && *limit > 0 ? "its group's limit" : "the machine's memory");
   }
   out.push_back(std::move(memory));
 
   const double faults = static_cast<double>(all.major_faults) / run_seconds;
-  out.push_back(fmt::format("Major (requiring I/O) page faults: {}: {}", human_count(static_cast<double>(all.major_faults)),
-                            faults >= 20 ? "mapped pages had to be read from storage again and again"
-                            : all.major_faults > 0 ? "the usual loading of programs and libraries"
-                                                   : "nothing that was mapped had to be read from storage"));
+  out.push_back(
+      fmt::format("Major (requiring I/O) page faults: {}: {}",
+                  human_count(static_cast<double>(all.major_faults)),
+                  faults >= 20 ? "mapped pages had to be read from storage again and again"
+                  : all.major_faults > 0 ? "the usual loading of programs and libraries"
+                                         : "nothing that was mapped had to be read from storage"));
 
-  std::string voluntary = fmt::format("Voluntary context switches: {}", human_count(static_cast<double>(all.voluntary_switches)));
-  if (steps >= 1) voluntary += fmt::format(" ({} a step)", human_count(std::round(static_cast<double>(all.voluntary_switches) / steps)));
+  std::string voluntary = fmt::format("Voluntary context switches: {}",
+                                      human_count(static_cast<double>(all.voluntary_switches)));
+  if (steps >= 1)
+    voluntary +=
+        fmt::format(" ({} a step)",
+                    human_count(std::round(static_cast<double>(all.voluntary_switches) / steps)));
   voluntary += ": the processes had to wait for something (input, locks, other ranks)";
   out.push_back(std::move(voluntary));
 
   const double cpu_seconds = std::max(1e-3, seconds(all.user + all.system));
   const double preempted = static_cast<double>(all.involuntary_switches) / cpu_seconds;
-  out.push_back(fmt::format("Involuntary context switches: {}: {}", human_count(static_cast<double>(all.involuntary_switches)),
-                            preempted >= 50 ? "the processor was often taken away while it was wanted: more runnable threads than processors"
+  out.push_back(fmt::format("Involuntary context switches: {}: {}",
+                            human_count(static_cast<double>(all.involuntary_switches)),
+                            preempted >= 50 ? "the processor was often taken away while it was "
+                                              "wanted: more runnable threads than processors"
                                             : "the processor was seldom taken away"));
 
-  out.push_back(fmt::format("File system inputs: {}: {}", human_bytes(static_cast<double>(all.read_bytes)),
-                            static_cast<double>(all.read_bytes) / run_seconds < static_cast<double>(kMiB)
-                                ? "what was read came from the page cache"
-                                : fmt::format("{} a second came from storage",
-                                              human_bytes(static_cast<double>(all.read_bytes) / run_seconds))));
+  out.push_back(fmt::format(
+      "File system inputs: {}: {}", human_bytes(static_cast<double>(all.read_bytes)),
+      static_cast<double>(all.read_bytes) / run_seconds < static_cast<double>(kMiB)
+          ? "what was read came from the page cache"
+          : fmt::format("{} a second came from storage",
+                        human_bytes(static_cast<double>(all.read_bytes) / run_seconds))));
   return out;
 }
 

@@ -1,4 +1,5 @@
-// The parts of a report that are figures rather than judgement: steps and phases, resources in the words of /usr/bin/time -v.
+// The parts of a report that are figures rather than judgement: steps and phases, resources in the
+// words of /usr/bin/time -v.
 #pragma once
 
 #include <string>
@@ -14,8 +15,10 @@ StepSummary step_summary(const RunView& run);
 // Resource use of the ranks, without ranks of the job's first process.
 std::vector<probe::ResourceUse> main_resources(const RunView& run);
 
-// What those figures mean here, one line each, beginning with the name that /usr/bin/time -v gives them.
-std::vector<std::string> resource_remarks(const RunView& run, const std::vector<probe::ResourceUse>& resources);
+// What those figures mean here, one line each, beginning with the name that /usr/bin/time -v gives
+// them.
+std::vector<std::string> resource_remarks(const RunView& run,
+                                          const std::vector<probe::ResourceUse>& resources);
 
 // What this report lacks because of missing permission: "as root the report would also have …".
 std::vector<std::string> permission_remarks(const RunView& run);

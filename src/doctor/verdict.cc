@@ -13,7 +13,8 @@ namespace {
 using probe::Phase;
 
 constexpr Threshold kVerdict[] = {
-    {"verdict.lost_share", 0.15, "share", "of step time lost without an explanation makes a run unknown: [own] tuned on healthy runs"},
+    {"verdict.lost_share", 0.15, "share",
+     "of step time lost without an explanation makes a run unknown: [own] tuned on healthy runs"},
 };
 
 // Stalls of the whole job: `full` pressure says that every task of it that had work stood still.
@@ -26,7 +27,8 @@ LostTime stalled(const RunView& run) {
   }));
 }
 
-// Where time may be lost without the phases showing it, only as far as the job does not use the machine's processors anyway.
+// Where time may be lost without the phases showing it, only as far as the job does not use the
+// machine's processors anyway.
 LostTime waiting(const RunView& run) {
   const LostTime waits = larger(waiting_for_cpu(run), uneven_communication(run));
   return run.scaled(waits, run.timeline([&](Window w) -> std::optional<double> {
@@ -39,7 +41,8 @@ LostTime waiting(const RunView& run) {
 
 std::string finding_text(const RunView& run, const Finding& top) {
   if (top.rule == "crash") return top.title;
-  return fmt::format("{}: up to {} of the {} time", top.title, human_share(top.gain_ceiling), run.has_steps() ? "step" : "run");
+  return fmt::format("{}: up to {} of the {} time", top.title, human_share(top.gain_ceiling),
+                     run.has_steps() ? "step" : "run");
 }
 
 }  // namespace
@@ -52,7 +55,8 @@ LostTime uneven_communication(const RunView& run) {
   const auto& ranks = run.ranks();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
-      const auto [it, fresh] = least.try_emplace(ranks[rank].steps[step].index, out.ns[rank][step], 0);
+      const auto [it, fresh] =
+          least.try_emplace(ranks[rank].steps[step].index, out.ns[rank][step], 0);
       if (!fresh) it->second.first = std::min(it->second.first, out.ns[rank][step]);
       ++it->second.second;
     }
@@ -84,18 +88,22 @@ void give_verdict(const RunView& run, Report& report) {
   const bool nothing_known = run.ranks().empty() || length(run.window()) == 0;
   if (nothing_known || (!run.has_steps() && !job_cpus(run, run.window()))) {
     report.verdict = Verdict::kUnknown;
-    report.verdict_text = "nothing can be said: the run holds neither steps nor samples of its processes";
+    report.verdict_text =
+        "nothing can be said: the run holds neither steps nor samples of its processes";
     return;
   }
   const double lost = run.share(lost_time(run));
   const char* time = run.has_steps() ? "step" : "run";
   if (lost >= run.threshold("verdict.lost_share")) {
     report.verdict = Verdict::kUnknown;
-    report.verdict_text = fmt::format("{} of the {} time is lost and no rule explains it", human_share(lost), time);
+    report.verdict_text =
+        fmt::format("{} of the {} time is lost and no rule explains it", human_share(lost), time);
     return;
   }
   report.verdict = Verdict::kHealthy;
-  report.verdict_text = fmt::format("no cause of lost time was found ({} of the {} time waits for something)", human_share(lost), time);
+  report.verdict_text =
+      fmt::format("no cause of lost time was found ({} of the {} time waits for something)",
+                  human_share(lost), time);
 }
 
 }  // namespace bedplate::doctor

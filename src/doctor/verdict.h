@@ -1,9 +1,11 @@
 // What the report says in one sentence, and what "no time is being lost" means.
 //
-// Lost is step time that passed without progress and without the job keeping its processors busy: waiting for input, writing
-// checkpoints, collecting garbage, standing in a throttled period, stalled on memory or IO, and, as far as the job leaves
-// processors free or others take them, waiting for a processor or for a slower rank. A job that is slow because it computes is
-// healthy. Below the threshold and without a finding the verdict is healthy; above it and without a finding it is unknown.
+// Lost is step time that passed without progress and without the job keeping its processors busy:
+// waiting for input, writing checkpoints, collecting garbage, standing in a throttled period,
+// stalled on memory or IO, and, as far as the job leaves processors free or others take them,
+// waiting for a processor or for a slower rank. A job that is slow because it computes is healthy.
+// Below the threshold and without a finding the verdict is healthy; above it and without a finding
+// it is unknown.
 #pragma once
 
 #include <span>
@@ -18,7 +20,8 @@ std::span<const Threshold> verdict_thresholds();
 
 LostTime lost_time(const RunView& run);
 
-// The largest and the smallest wait in collectives differ by so much, in each step: someone came late.
+// The largest and the smallest wait in collectives differ by so much, in each step: someone came
+// late.
 LostTime uneven_communication(const RunView& run);
 
 // Fills in verdict and verdict_text from the ranked findings.

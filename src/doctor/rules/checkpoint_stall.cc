@@ -1,10 +1,11 @@
-// The loop stands still while a checkpoint is serialised, written and flushed to the device; in a distributed job the other
-// ranks wait in their next collective for the one that writes.
+// The loop stands still while a checkpoint is serialised, written and flushed to the device; in a
+// distributed job the other ranks wait in their next collective for the one that writes.
 //
-// Ceiling: the checkpoint phase of the steps (torch.save, torch.distributed.checkpoint and the fsync calls in them), for ranks
-// that meet in collectives the longest of each step. A checkpoint that is copied aside and written in the background costs the loop
-// at most that much less. Validation and garbage collection give the same picture of a slow step every so often: they have phases
-// of their own and write nothing.
+// Ceiling: the checkpoint phase of the steps (torch.save, torch.distributed.checkpoint and the
+// fsync calls in them), for ranks that meet in collectives the longest of each step. A checkpoint
+// that is copied aside and written in the background costs the loop at most that much less.
+// Validation and garbage collection give the same picture of a slow step every so often: they have
+// phases of their own and write nothing.
 #include <set>
 
 #include "doctor/cite.h"
@@ -21,8 +22,8 @@ struct Checkpoints {
   double count = 0;
   double time_ns = 0;
   double fsync_ns = 0;
-  double written = 0;   // by the ranks to storage, whole window
-  double bytes = 0;     // of checkpoint events that knew it
+  double written = 0;  // by the ranks to storage, whole window
+  double bytes = 0;    // of checkpoint events that knew it
   Nanos longest = 0;
   int writers = 0;
 };
@@ -31,7 +32,8 @@ Checkpoints look(const RunView& run) {
   Checkpoints all;
   for (const RankView& rank : run.ranks()) {
     const std::string subject = proc(rank.pid);
-    const double count = run.series().growth(subject, "trace.checkpoints", run.window()).value_or(0);
+    const double count =
+        run.series().growth(subject, "trace.checkpoints", run.window()).value_or(0);
     all.count = std::max(all.count, count);
     if (count > 0) ++all.writers;
     all.time_ns += run.series().growth(subject, "trace.checkpoint_ns", run.window()).value_or(0);
@@ -49,7 +51,7 @@ Checkpoints look(const RunView& run) {
 }
 
 struct Spikes {
-  double with = 0;     // mean length of steps that hold a checkpoint
+  double with = 0;  // mean length of steps that hold a checkpoint
   double without = 0;
   double others_waiting = 0;  // of such a step, in collectives, the rank that waits most
 };
@@ -108,32 +110,44 @@ std::optional<Finding> check(const RunView& run) {
   const auto paths = run.notes("ckpt_path");
   if (!paths.empty()) f.scope.path = paths.back()->value;
   f.title = "the loop stands still while checkpoints are written";
-  f.evidence.push_back(cite("hook: torch.save", "{} in checkpoints{}", human_share(share),
-                            saved.longest > 0 ? fmt::format(", the longest {}", human_duration(saved.longest)) : ""));
+  f.evidence.push_back(cite(
+      "hook: torch.save", "{} in checkpoints{}", human_share(share),
+      saved.longest > 0 ? fmt::format(", the longest {}", human_duration(saved.longest)) : ""));
   if (step.without > 0) {
     f.evidence.push_back(cite("hook: steps", "a step with a checkpoint takes {}, one without {}",
-                              human_duration(static_cast<Nanos>(step.with)), human_duration(static_cast<Nanos>(step.without))));
+                              human_duration(static_cast<Nanos>(step.with)),
+                              human_duration(static_cast<Nanos>(step.without))));
   }
   const double flushed = saved.time_ns > 0 ? std::min(1.0, saved.fsync_ns / saved.time_ns) : 0;
   if (saved.count > 0) {
-    f.evidence.push_back(cite("hook: fsync, /proc/PID/io", "{}, {} of their time in fsync; {} went to storage meanwhile",
-                              counted(saved.count, "checkpoint", "checkpoints"), human_share(flushed), human_bytes(saved.written)));
+    f.evidence.push_back(cite("hook: fsync, /proc/PID/io",
+                              "{}, {} of their time in fsync; {} went to storage meanwhile",
+                              counted(saved.count, "checkpoint", "checkpoints"),
+                              human_share(flushed), human_bytes(saved.written)));
   }
   if (step.others_waiting > 0.05) {
-    f.evidence.push_back(cite("hook: collectives", "ranks that do not write wait in collectives {} of such a step",
+    f.evidence.push_back(cite("hook: collectives",
+                              "ranks that do not write wait in collectives {} of such a step",
                               human_share(step.others_waiting)));
   }
   const auto commits = run.series().growth("host", "bpf.journal_commits", run.window());
   const auto commit_ns = run.series().growth("host", "bpf.journal_commit_ns", run.window());
   if (commits && commit_ns && *commits > 0) {
     f.evidence.push_back(cite("bpf: jbd2", "{} of the file system's journal, {} each",
-                              counted(*commits, "commit", "commits"), human_duration(static_cast<Nanos>(*commit_ns / *commits))));
+                              counted(*commits, "commit", "commits"),
+                              human_duration(static_cast<Nanos>(*commit_ns / *commits))));
   }
-  f.verify = "strace -f -e trace=fsync,fdatasync,write -T on a copy of the run, or: compare the step times in the log at and between saves";
-  f.fix = flushed > 0.5 ? "write checkpoints in the background (torch.distributed.checkpoint.async_save, or a thread that gets a copy on the "
-                          "CPU), to local storage first; flush once a checkpoint, not once a file; save less often"
-                        : "write checkpoints in the background (torch.distributed.checkpoint.async_save, or a thread that gets a copy on the "
-                          "CPU); save less often; let every rank write its own part";
+  f.verify =
+      "strace -f -e trace=fsync,fdatasync,write -T on a copy of the run, or: compare the step "
+      "times in the log at and between saves";
+  f.fix = flushed > 0.5
+              ? "write checkpoints in the background (torch.distributed.checkpoint.async_save, or "
+                "a thread that gets a copy on the "
+                "CPU), to local storage first; flush once a checkpoint, not once a file; save less "
+                "often"
+              : "write checkpoints in the background (torch.distributed.checkpoint.async_save, or "
+                "a thread that gets a copy on the "
+                "CPU); save less often; let every rank write its own part";
   f.undo = "save in the loop again";
   return f;
 }
@@ -166,13 +180,22 @@ extern const Rule kCheckpointStall = {
     .needs = kNeeds,
     .look_alikes = kLookAlikes,
     .thresholds = kThresholds,
-    .explanation = "torch.save and torch.distributed.checkpoint.save return when everything is serialised and handed to the file system, with fsync when "
-                   "it is on the device. Until then the rank computes nothing, and the others wait for it in their next collective.",
-    .signals = "time inside torch.save, torch.distributed.checkpoint and fsync (hook); wait in collectives of the other ranks; "
-               "write_bytes of /proc/PID/io; journal commits (BPF, jbd2)",
+    .explanation =
+        "torch.save and torch.distributed.checkpoint.save return when everything is serialised and "
+        "handed to the file system, with fsync when "
+        "it is on the device. Until then the rank computes nothing, and the others wait for it in "
+        "their next collective.",
+    .signals =
+        "time inside torch.save, torch.distributed.checkpoint and fsync (hook); wait in "
+        "collectives of the other ranks; "
+        "write_bytes of /proc/PID/io; journal commits (BPF, jbd2)",
     .symptoms = kSymptoms,
-    .verify = "the training log's step times at and between saves; strace -f -T -e fsync,fdatasync on a copy of the run",
-    .fix = "Save in the background (torch.distributed.checkpoint.async_save), to local storage first, with one flush a checkpoint; save less often.",
+    .verify =
+        "the training log's step times at and between saves; strace -f -T -e fsync,fdatasync on a "
+        "copy of the run",
+    .fix =
+        "Save in the background (torch.distributed.checkpoint.async_save), to local storage first, "
+        "with one flush a checkpoint; save less often.",
     .check = check,
     .rule_out = rule_out,
 };

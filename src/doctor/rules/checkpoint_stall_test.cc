@@ -10,11 +10,14 @@ RunBuilder saving(int ranks) {
     if (step.index % 10 != 5) continue;
     step.duration = kSecond;
     step.phases = {};
-    step.phases[probe::index(step.rank == 0 ? Phase::kCheckpoint : Phase::kCommunication)] = 900 * kMillisecond;
+    step.phases[probe::index(step.rank == 0 ? Phase::kCheckpoint : Phase::kCommunication)] =
+        900 * kMillisecond;
     step.phases[probe::index(Phase::kCompute)] = 100 * kMillisecond;
-    if (step.rank == 0) run.event(100, probe::EventKind::kCheckpoint, step.start, 900 * kMillisecond, 50'000'000);
+    if (step.rank == 0)
+      run.event(100, probe::EventKind::kCheckpoint, step.start, 900 * kMillisecond, 50'000'000);
   }
-  run.counter("proc/100", "trace.checkpoints", 1).counter("proc/100", "trace.checkpoint_ns", 0.45e9);
+  run.counter("proc/100", "trace.checkpoints", 1)
+      .counter("proc/100", "trace.checkpoint_ns", 0.45e9);
   run.counter("proc/100", "trace.fsync_ns", 0.36e9).counter("proc/100", "io.write_bytes", 50e6);
   return run;
 }
@@ -24,7 +27,8 @@ TEST(CheckpointStall, FiresWithTheTimeInCheckpoints) {
   ASSERT_EQ(found(report), std::vector<std::string>{"checkpoint_stall"});
   const Finding& f = report.findings[0];
   EXPECT_NEAR(f.gain_ceiling, 20 * 0.9 / (179 * 0.1 + 20 * 1.0), 0.01);
-  EXPECT_THAT(evidence(f), testing::HasSubstr("a step with a checkpoint takes 1 s, one without 100 ms"));
+  EXPECT_THAT(evidence(f),
+              testing::HasSubstr("a step with a checkpoint takes 1 s, one without 100 ms"));
   EXPECT_THAT(evidence(f), testing::HasSubstr("80 % of their time in fsync"));
   EXPECT_THAT(f.fix, testing::HasSubstr("flush once a checkpoint"));
 }
@@ -34,13 +38,15 @@ TEST(CheckpointStall, TheOtherRanksWaitForTheOneThatWrites) {
   EXPECT_EQ(f.rule, "checkpoint_stall");
   EXPECT_EQ(f.scope.ranks, std::vector<int>{0});
   EXPECT_NEAR(f.gain_ceiling, 20 * 0.9 / (179 * 0.1 + 20 * 1.0), 0.01);
-  EXPECT_THAT(evidence(f), testing::HasSubstr("ranks that do not write wait in collectives 90 % of such a step"));
+  EXPECT_THAT(evidence(f), testing::HasSubstr(
+                               "ranks that do not write wait in collectives 90 % of such a step"));
 }
 
 TEST(CheckpointStall, SlowStepsThatWriteNothingAreSomethingElse) {
   auto run = saving(1);
   for (auto& step : run.data().steps) {
-    std::swap(step.phases[probe::index(Phase::kCheckpoint)], step.phases[probe::index(Phase::kOther)]);
+    std::swap(step.phases[probe::index(Phase::kCheckpoint)],
+              step.phases[probe::index(Phase::kOther)]);
   }
   EXPECT_TRUE(quiet(judge(run.build()), "checkpoint_stall"));
 }

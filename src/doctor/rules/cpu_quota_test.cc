@@ -22,11 +22,13 @@ TEST(CpuQuota, FiresWithTheShareThatTheJobStoodStill) {
   EXPECT_THAT(evidence(f), testing::HasSubstr("189 of 199 periods throttled"));
   EXPECT_THAT(f.verify, testing::HasSubstr("cpu.throttled_periods"));
   EXPECT_EQ(report.verdict, Verdict::kFinding);
-  EXPECT_EQ(report.verdict_text, "the cgroup's quota of 0.5 CPUs stops the job: up to 50 % of the step time");
+  EXPECT_EQ(report.verdict_text,
+            "the cgroup's quota of 0.5 CPUs stops the job: up to 50 % of the step time");
 }
 
 TEST(CpuQuota, ThrottledTimeOfSeveralProcessorsIsNotAddedUp) {
-  auto run = throttled();  // two threads under one processor of four: both stop for half of each period
+  auto run =
+      throttled();  // two threads under one processor of four: both stop for half of each period
   run.gauge("cgroup/cpu", "cpu.quota_us", 100'000).counter("cgroup/cpu", "cpu.throttled_ns", 1e9);
   run.counter("cgroup/job", "cpu.usage_ns", 1e9).gauge("host", "cpu.online", 2);
   EXPECT_NEAR(judge(run.build()).findings.at(0).gain_ceiling, 0.5, 0.02);
@@ -34,7 +36,8 @@ TEST(CpuQuota, ThrottledTimeOfSeveralProcessorsIsNotAddedUp) {
 
 TEST(CpuQuota, AQuotaThatIsSeldomHitIsRuledOutWithItsFigures) {
   auto run = throttled();
-  run.counter("cgroup/cpu", "cpu.throttled_periods", 0.4).counter("cgroup/cpu", "cpu.throttled_ns", 0.01e9);
+  run.counter("cgroup/cpu", "cpu.throttled_periods", 0.4)
+      .counter("cgroup/cpu", "cpu.throttled_ns", 0.01e9);
   const auto data = run.build();
   EXPECT_TRUE(quiet(judge(data), "cpu_quota"));
   const Rule* rule = nullptr;

@@ -1,10 +1,13 @@
-// The training loop waits for its next batch because too little is done to make it in time: no workers, too few, or workers that
-// already use all the processor they can get, in which case more of them are wrong advice.
+// The training loop waits for its next batch because too little is done to make it in time: no
+// workers, too few, or workers that already use all the processor they can get, in which case more
+// of them are wrong advice.
 //
-// Ceiling: the input wait of the steady training steps. A loader that is always ahead leaves none of it, and nothing that is done
-// to the loader can give back more. Ranks that meet in collectives lose in each step what the slowest loader loses.
+// Ceiling: the input wait of the steady training steps. A loader that is always ahead leaves none
+// of it, and nothing that is done to the loader can give back more. Ranks that meet in collectives
+// lose in each step what the slowest loader loses.
 //
-// 10 % of the step: TraceML calls 10 % a warning and 20 % input-bound, the TensorFlow profiler 5 % minor and 20 % high, Kineto 5 %.
+// 10 % of the step: TraceML calls 10 % a warning and 20 % input-bound, the TensorFlow profiler 5 %
+// minor and 20 % high, Kineto 5 %.
 #include <algorithm>
 #include <cmath>
 
@@ -22,13 +25,14 @@ struct Input {
   Kind kind = Kind::kAbsent;
   double share = 0;
   int workers = 0;
-  double free_cpus = 0;                // usable processors that nobody used
-  std::optional<double> making;        // share of time that a worker spent making batches
-  std::optional<double> cpu;           // processors a worker used
+  double free_cpus = 0;          // usable processors that nobody used
+  std::optional<double> making;  // share of time that a worker spent making batches
+  std::optional<double> cpu;     // processors a worker used
   Fetches fetch;
 };
 
-// Processors that more workers could use: idle ones of the machine, as far as quota and affinity let the job have them.
+// Processors that more workers could use: idle ones of the machine, as far as quota and affinity
+// let the job have them.
 double free_cpus(const RunView& run) {
   const auto usable = usable_cpus(run);
   const auto used = job_cpus(run, run.window());
@@ -40,7 +44,8 @@ double free_cpus(const RunView& run) {
   return free > 1e8 ? 0 : free;
 }
 
-// Half or more of the input wait in a twentieth of the steps: the loader starts anew (an epoch's end) rather than being slow.
+// Half or more of the input wait in a twentieth of the steps: the loader starts anew (an epoch's
+// end) rather than being slow.
 bool in_few_steps(const RunView& run) {
   std::vector<double> waits;
   double total = 0;
@@ -50,7 +55,8 @@ bool in_few_steps(const RunView& run) {
   }
   std::sort(waits.begin(), waits.end(), std::greater<>());
   double longest = 0;
-  for (std::size_t i = 0; i < std::max<std::size_t>(1, waits.size() / 20) && i < waits.size(); ++i) longest += waits[i];
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, waits.size() / 20) && i < waits.size(); ++i)
+    longest += waits[i];
   return waits.size() >= 20 && total > 0 && longest >= total * 0.6;
 }
 
@@ -67,7 +73,8 @@ Input look(const RunView& run) {
     in.kind = Kind::kAbsent;
   } else if (in_few_steps(run)) {
     in.kind = Kind::kRestarting;
-  } else if (in.free_cpus < run.threshold("input_workers.free_cpus") && in.fetch.share(in.fetch.blocked_ns()) < 0.5) {
+  } else if (in.free_cpus < run.threshold("input_workers.free_cpus") &&
+             in.fetch.share(in.fetch.blocked_ns()) < 0.5) {
     in.kind = Kind::kPegged;
   } else if (in.making.value_or(1) >= pegged * 0.7 || in.cpu.value_or(0) >= pegged * 0.7) {
     in.kind = Kind::kTooFew;
@@ -79,12 +86,17 @@ Input look(const RunView& run) {
 
 std::string title(const Input& in) {
   switch (in.kind) {
-    case Kind::kAbsent: return "the training process makes its batches itself: there are no loader workers";
+    case Kind::kAbsent:
+      return "the training process makes its batches itself: there are no loader workers";
     case Kind::kTooFew:
-      return fmt::format("{} cannot make batches as fast as the steps need them", counted(in.workers, "loader worker", "loader workers"));
-    case Kind::kPegged: return "the loader's workers are out of processors: more workers will not help";
-    case Kind::kWaiting: return "the loop waits for batches although the loader's workers are not busy";
-    case Kind::kRestarting: return "the loop waits for the loader to start anew";
+      return fmt::format("{} cannot make batches as fast as the steps need them",
+                         counted(in.workers, "loader worker", "loader workers"));
+    case Kind::kPegged:
+      return "the loader's workers are out of processors: more workers will not help";
+    case Kind::kWaiting:
+      return "the loop waits for batches although the loader's workers are not busy";
+    case Kind::kRestarting:
+      return "the loop waits for the loader to start anew";
   }
   return {};
 }
@@ -94,54 +106,73 @@ std::string fix(const Input& in) {
   switch (in.kind) {
     case Kind::kAbsent:
       if (in.free_cpus >= 0.5) {
-        return fmt::format("give the DataLoader num_workers={:.0f} and persistent_workers=True ({:.1f} processors are free)",
-                           std::max(1.0, std::ceil(in.free_cpus - 0.25)), in.free_cpus);
+        return fmt::format(
+            "give the DataLoader num_workers={:.0f} and persistent_workers=True ({:.1f} processors "
+            "are free)",
+            std::max(1.0, std::ceil(in.free_cpus - 0.25)), in.free_cpus);
       }
-      return "no processor is free for workers (num_workers=1 hides only what blocks): make a batch cheaper to make, such as by decoding or "
+      return "no processor is free for workers (num_workers=1 hides only what blocks): make a "
+             "batch cheaper to make, such as by decoding or "
              "tokenising once, ahead of the training";
     case Kind::kTooFew:
-      return fmt::format("raise num_workers ({:.1f} processors are free), with persistent_workers=True; if that does not suffice make a "
-                         "batch cheaper to make",
-                         in.free_cpus);
+      return fmt::format(
+          "raise num_workers ({:.1f} processors are free), with persistent_workers=True; if that "
+          "does not suffice make a "
+          "batch cheaper to make",
+          in.free_cpus);
     case Kind::kPegged:
-      return work > 0.5 ? "more workers will not help: their transform is bound by the processor and none is free. Decode or transform once, "
-                          "ahead of the training, use a cheaper transform, move it to the GPU, or get more processors"
-                        : "more workers will not help: no processor is free. Make a batch cheaper to make, or get more processors";
+      return work > 0.5 ? "more workers will not help: their transform is bound by the processor "
+                          "and none is free. Decode or transform once, "
+                          "ahead of the training, use a cheaper transform, move it to the GPU, or "
+                          "get more processors"
+                        : "more workers will not help: no processor is free. Make a batch cheaper "
+                          "to make, or get more processors";
     case Kind::kWaiting:
-      return "raise prefetch_factor; look for what happens between worker and loop: large samples that are copied through pipes, "
+      return "raise prefetch_factor; look for what happens between worker and loop: large samples "
+             "that are copied through pipes, "
              "pin_memory, a slow collate_fn in the main process, uneven batches";
-    case Kind::kRestarting: return "keep the workers: persistent_workers=True, or one long epoch; make opening the data set cheap";
+    case Kind::kRestarting:
+      return "keep the workers: persistent_workers=True, or one long epoch; make opening the data "
+             "set cheap";
   }
   return {};
 }
 
 std::string undo(const Input& in) {
-  return in.kind == Kind::kAbsent ? "num_workers=0" : "set num_workers, prefetch_factor and persistent_workers back";
+  return in.kind == Kind::kAbsent ? "num_workers=0"
+                                  : "set num_workers, prefetch_factor and persistent_workers back";
 }
 
 void add_evidence(const RunView& run, const Input& in, Finding& f) {
-  f.evidence.push_back(cite("hook: DataLoader", "the loop waits for input {} of the step", human_share(in.share)));
+  f.evidence.push_back(
+      cite("hook: DataLoader", "the loop waits for input {} of the step", human_share(in.share)));
   for (const RankView& rank : run.ranks()) {
     const auto loader = main_loader(run, rank);
     if (!loader) continue;
-    f.evidence.push_back(cite("hook: DataLoader", "{}: num_workers={}, batch_size={}, persistent_workers={}, data set {}",
-                              run.label(rank.pid), loader->workers, loader->batch_size, loader->persistent ? "True" : "False",
-                              loader->dataset));
+    f.evidence.push_back(cite(
+        "hook: DataLoader", "{}: num_workers={}, batch_size={}, persistent_workers={}, data set {}",
+        run.label(rank.pid), loader->workers, loader->batch_size,
+        loader->persistent ? "True" : "False", loader->dataset));
     break;
   }
   if (in.fetch.batches > 0) {
-    f.evidence.push_back(cite("hook: fetch", "a batch takes {} to make: {} in user code, {} in the kernel, {} blocked",
-                              human_duration(static_cast<Nanos>(in.fetch.wall_ns / in.fetch.batches)),
-                              human_share(in.fetch.share(in.fetch.user_ns)), human_share(in.fetch.share(in.fetch.system_ns)),
-                              human_share(in.fetch.share(in.fetch.blocked_ns()))));
+    f.evidence.push_back(cite(
+        "hook: fetch", "a batch takes {} to make: {} in user code, {} in the kernel, {} blocked",
+        human_duration(static_cast<Nanos>(in.fetch.wall_ns / in.fetch.batches)),
+        human_share(in.fetch.share(in.fetch.user_ns)),
+        human_share(in.fetch.share(in.fetch.system_ns)),
+        human_share(in.fetch.share(in.fetch.blocked_ns()))));
   }
   if (in.workers > 0 && in.making) {
-    f.evidence.push_back(cite("hook: fetch, /proc/PID/stat", "{}: making batches {} of the time, {} of a processor each",
-                              counted(in.workers, "worker", "workers"), human_share(*in.making), human_share(in.cpu.value_or(0))));
+    f.evidence.push_back(cite("hook: fetch, /proc/PID/stat",
+                              "{}: making batches {} of the time, {} of a processor each",
+                              counted(in.workers, "worker", "workers"), human_share(*in.making),
+                              human_share(in.cpu.value_or(0))));
   }
   if (const auto idle = host_idle(run, run.window())) {
-    f.evidence.push_back(cite("/proc/stat", "{} of the machine's processors idle; the job could use {:.1f} more of them",
-                              human_share(*idle), in.free_cpus));
+    f.evidence.push_back(cite(
+        "/proc/stat", "{} of the machine's processors idle; the job could use {:.1f} more of them",
+        human_share(*idle), in.free_cpus));
   }
 }
 
@@ -163,7 +194,9 @@ std::optional<Finding> check(const RunView& run) {
   }
   if (f.scope.ranks.size() == run.ranks().size()) f.scope.ranks.clear();
   add_evidence(run, in, f);
-  f.verify = "python -c 'iterate over the loader alone and count samples a second'; top -H -p $(pgrep -d, -f train)";
+  f.verify =
+      "python -c 'iterate over the loader alone and count samples a second'; top -H -p $(pgrep -d, "
+      "-f train)";
   f.fix = fix(in);
   f.undo = undo(in);
   return f;
@@ -176,11 +209,15 @@ std::optional<std::string> rule_out(const RunView& run) {
 }
 
 constexpr std::string_view kNeeds[] = {"hook"};
-constexpr std::string_view kLookAlikes[] = {"small_files", "memcg_thrash", "io_throttle", "cpu_quota", "python_gc"};
+constexpr std::string_view kLookAlikes[] = {"small_files", "memcg_thrash", "io_throttle",
+                                            "cpu_quota", "python_gc"};
 constexpr Threshold kThresholds[] = {
-    {"input_workers.wait_share", 0.10, "share", "of step time: TraceML's warning (Kineto: 5 %, TensorFlow profiler: 5 and 20 %)"},
-    {"input_workers.pegged_share", 0.90, "share", "of a processor that a worker uses: the catalogue's \"every worker > 90 % CPU\""},
-    {"input_workers.free_cpus", 0.25, "processors", "below it nothing is left for more workers: [own] tuned on healthy runs"},
+    {"input_workers.wait_share", 0.10, "share",
+     "of step time: TraceML's warning (Kineto: 5 %, TensorFlow profiler: 5 and 20 %)"},
+    {"input_workers.pegged_share", 0.90, "share",
+     "of a processor that a worker uses: the catalogue's \"every worker > 90 % CPU\""},
+    {"input_workers.free_cpus", 0.25, "processors",
+     "below it nothing is left for more workers: [own] tuned on healthy runs"},
 };
 constexpr std::string_view kSymptoms[] = {
     "GPU at 30 %",
@@ -199,15 +236,24 @@ extern const Rule kInputWorkers = {
     .needs = kNeeds,
     .look_alikes = kLookAlikes,
     .thresholds = kThresholds,
-    .explanation = "The training loop stands still until its next batch is made. Either nobody makes it ahead of time (num_workers=0), or too few "
-                   "workers do, or the workers already use all the processor there is; in the last case more workers make it no faster and "
-                   "the report says so.",
-    .signals = "time inside next() of the DataLoader's iterator and CPU time of each fetch (hook); CPU time of each worker "
-               "(/proc/PID/stat); idle processors (/proc/stat), quota and affinity of the job",
+    .explanation =
+        "The training loop stands still until its next batch is made. Either nobody makes it ahead "
+        "of time (num_workers=0), or too few "
+        "workers do, or the workers already use all the processor there is; in the last case more "
+        "workers make it no faster and "
+        "the report says so.",
+    .signals =
+        "time inside next() of the DataLoader's iterator and CPU time of each fetch (hook); CPU "
+        "time of each worker "
+        "(/proc/PID/stat); idle processors (/proc/stat), quota and affinity of the job",
     .symptoms = kSymptoms,
-    .verify = "iterate over the loader alone and count samples a second; top -H shows whether the workers are busy",
-    .fix = "num_workers up to the free processors, persistent_workers=True, a larger prefetch_factor; when the processors are used up: decode ahead of "
-           "time, a cheaper transform, or the GPU.",
+    .verify =
+        "iterate over the loader alone and count samples a second; top -H shows whether the "
+        "workers are busy",
+    .fix =
+        "num_workers up to the free processors, persistent_workers=True, a larger prefetch_factor; "
+        "when the processors are used up: decode ahead of "
+        "time, a cheaper transform, or the GPU.",
     .check = check,
     .rule_out = rule_out,
 };

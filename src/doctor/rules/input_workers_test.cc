@@ -11,7 +11,9 @@ RunBuilder starved(int workers) {
 
 TEST(InputWorkers, AbsentWorkersAreToBeStartedOnFreeProcessors) {
   auto run = starved(0);
-  run.fetching(100, 10, 40, 0.9, 0.05).counter("cgroup/job", "cpu.usage_ns", 1e9).counter("host", "cpu.idle_ns", 3e9);
+  run.fetching(100, 10, 40, 0.9, 0.05)
+      .counter("cgroup/job", "cpu.usage_ns", 1e9)
+      .counter("host", "cpu.idle_ns", 3e9);
   const Report report = judge(run.build());
   ASSERT_EQ(found(report), std::vector<std::string>{"input_workers"});
   const Finding& f = report.findings[0];
@@ -25,8 +27,11 @@ TEST(InputWorkers, AbsentWorkersAreToBeStartedOnFreeProcessors) {
 
 TEST(InputWorkers, AbsentWorkersOnAFullMachineWouldNotHelpMuch) {
   auto run = starved(0);
-  run.fetching(100, 10, 40, 0.9, 0.05).counter("cgroup/job", "cpu.usage_ns", 4e9).counter("host", "cpu.idle_ns", 0);
-  EXPECT_THAT(judge(run.build()).findings.at(0).fix, testing::HasSubstr("no processor is free for workers"));
+  run.fetching(100, 10, 40, 0.9, 0.05)
+      .counter("cgroup/job", "cpu.usage_ns", 4e9)
+      .counter("host", "cpu.idle_ns", 0);
+  EXPECT_THAT(judge(run.build()).findings.at(0).fix,
+              testing::HasSubstr("no processor is free for workers"));
 }
 
 TEST(InputWorkers, BusyWorkersBesideIdleProcessorsAreTooFew) {
@@ -39,22 +44,31 @@ TEST(InputWorkers, BusyWorkersBesideIdleProcessorsAreTooFew) {
 
 TEST(InputWorkers, WorkersThatUseAllProcessorsDoNotNeedMoreOfThem) {
   auto run = starved(2);
-  run.cpu(1000, 0.98).cpu(1001, 0.98).fetching(1000, 10, 98, 0.95, 0.04).fetching(1001, 10, 98, 0.95, 0.04);
+  run.cpu(1000, 0.98)
+      .cpu(1001, 0.98)
+      .fetching(1000, 10, 98, 0.95, 0.04)
+      .fetching(1001, 10, 98, 0.95, 0.04);
   run.gauge("host", "cpu.online", 2).counter("host", "cpu.idle_ns", 0);
   const Finding f = judge(run.build()).findings.at(0);
   EXPECT_THAT(f.title, testing::HasSubstr("more workers will not help"));
-  EXPECT_THAT(f.fix, testing::HasSubstr("more workers will not help: their transform is bound by the processor"));
+  EXPECT_THAT(f.fix, testing::HasSubstr(
+                         "more workers will not help: their transform is bound by the processor"));
 }
 
 TEST(InputWorkers, AQuotaMakesWorkersPeggedOnAnIdleMachine) {
   auto run = starved(2);
   run.gauge("cgroup/cpu", "cpu.quota_us", 200'000).gauge("cgroup/cpu", "cpu.period_us", 100'000);
-  run.cpu(1000, 0.95).cpu(1001, 0.95).fetching(1000, 10, 98, 0.95, 0.04).fetching(1001, 10, 98, 0.95, 0.04);
-  EXPECT_THAT(judge(run.build()).findings.at(0).title, testing::HasSubstr("more workers will not help"));
+  run.cpu(1000, 0.95)
+      .cpu(1001, 0.95)
+      .fetching(1000, 10, 98, 0.95, 0.04)
+      .fetching(1001, 10, 98, 0.95, 0.04);
+  EXPECT_THAT(judge(run.build()).findings.at(0).title,
+              testing::HasSubstr("more workers will not help"));
 }
 
 TEST(InputWorkers, IdleWorkersPointAtWhatLiesBetween) {
-  EXPECT_THAT(judge(starved(2).build()).findings.at(0).title, testing::HasSubstr("workers are not busy"));
+  EXPECT_THAT(judge(starved(2).build()).findings.at(0).title,
+              testing::HasSubstr("workers are not busy"));
 }
 
 TEST(InputWorkers, AnEpochsStartIsToldFromASlowLoader) {
@@ -102,7 +116,9 @@ TEST(InputWorkers, WithoutTheHookItCouldNotSee) {
 TEST(InputWorkers, ALoaderNoteThatIsNotJsonIsIgnored) {
   auto run = starved(0);
   run.data().notes.clear();
-  run.note(100, "loader", "{\"id\":").note(100, "loader", "[1]").note(100, "loader", R"({"id":"x","num_workers":-3})");
+  run.note(100, "loader", "{\"id\":")
+      .note(100, "loader", "[1]")
+      .note(100, "loader", R"({"id":"x","num_workers":-3})");
   EXPECT_EQ(found(judge(run.build())), std::vector<std::string>{"input_workers"});
 }
 

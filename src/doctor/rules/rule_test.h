@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "doctor/judge.h"
@@ -29,7 +31,8 @@ inline std::vector<std::string> found(const Report& report) {
 
 // Names of rules that did not fire although they could see.
 inline bool quiet(const Report& report, std::string_view rule) {
-  return std::find(report.not_fired.begin(), report.not_fired.end(), rule) != report.not_fired.end();
+  return std::find(report.not_fired.begin(), report.not_fired.end(), rule) !=
+         report.not_fired.end();
 }
 
 inline bool unseen(const Report& report, std::string_view rule) {

@@ -1,0 +1,225 @@
+// One rank of a job whose ranks meet in every step does more or runs slower; the others wait for it
+// in collectives. The late rank is the one that waits least. If the late rank is another one in
+// each step, it is not a slow rank but uneven work (sequence lengths); then the report says that in
+// place of naming a rank.
+//
+// Ceiling: in each step the longest own work (compute, optimizer, other) less the median of all
+// ranks, as far as others did wait for it in collectives: with the late rank as fast as the middle
+// one, that is what the step gets shorter by. What makes a rank late in its input, its checkpoints
+// or its garbage collector has rules of its own and is left out here, so that one loss is not
+// blamed twice.
+#include <algorithm>
+#include <map>
+
+#include "doctor/cite.h"
+#include "doctor/cpu_facts.h"
+#include "doctor/rule.h"
+#include "doctor/verdict.h"
+
+namespace bedplate::doctor {
+namespace {
+
+using probe::Phase;
+
+double own_work(const StepView& step) {
+  double sum = 0;
+  for (const Phase phase : {Phase::kCompute, Phase::kOptimizer, Phase::kOther, Phase::kH2d}) {
+    sum += static_cast<double>(step.phases[probe::index(phase)]);
+  }
+  return sum;
+}
+
+struct Skew {
+  LostTime lost;
+  std::vector<double>
+      late;  // by rank (position in ranks()): steps in which it was the last, weighted by time lost
+  std::vector<double>
+      late_steps;             // steps in which it was the last by more than a twentieth of the step
+  double steps = 0;           // in which some rank was
+  std::vector<double> waits;  // share of step time in collectives
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// The lower median: of two ranks the faster one, since that is what the slower could be like.
+double reference(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 2];
+}
+
+Skew look(const RunView& run) {
+  Skew skew;
+  const auto& ranks = run.ranks();
+  skew.late.resize(ranks.size());
+  skew.late_steps.resize(ranks.size());
+  const LostTime uneven = uneven_communication(run);
+  skew.lost = scaled(uneven, 0);
+  const LostTime communication = run.phase_time(Phase::kCommunication);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    skew.waits.push_back(run.share_of(communication, rank));
+
+  std::map<std::int64_t, std::vector<std::pair<std::size_t, std::size_t>>>
+      joint;  // step → (rank, position)
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step)
+      joint[ranks[rank].steps[step].index].emplace_back(rank, step);
+  }
+  for (const auto& [index, where] : joint) {
+    if (where.size() != ranks.size()) continue;
+    std::vector<double> work;
+    double waited = 0;
+    double duration = 0;
+    for (const auto& [rank, step] : where) {
+      work.push_back(own_work(ranks[rank].steps[step]));
+      waited = std::max(waited, uneven.ns[rank][step]);
+      duration = std::max(duration, static_cast<double>(ranks[rank].steps[step].end -
+                                                        ranks[rank].steps[step].begin));
+    }
+    const auto last =
+        static_cast<std::size_t>(std::max_element(work.begin(), work.end()) - work.begin());
+    const double late = std::min(work[last] - reference(work), waited);
+    if (!(late > 0)) continue;
+    const auto [rank, step] = where[last];
+    skew.lost.ns[rank][step] = late;
+    skew.late[rank] += late;
+    if (late >= duration / 20) {
+      const auto weight = static_cast<double>(ranks[rank].steps[step].weight);
+      skew.late_steps[rank] += weight;
+      skew.steps += weight;
+    }
+  }
+  return skew;
+}
+
+// A job that keeps every processor busy and has more ranks than processors takes turns: its ranks
+// are late one after the other.
+bool taking_turns(const RunView& run, double share) {
+  const auto used = job_cpus(run, run.window());
+  const auto usable = usable_cpus(run);
+  if (!used || !usable) return false;
+  const bool full = *used >= 0.9 * *usable;
+  return full && run.share(waiting_for_cpu(run)) >= share / 2;
+}
+
+std::string causes(const RunView& run, const RankView& late) {
+  std::string out;
+  const double ran = run.series().share(proc(late.pid), "cpu.run_ns", run.window()).value_or(0);
+  const double delay =
+      run.series().share(proc(late.pid), "cpu.run_delay_ns", run.window()).value_or(0);
+  if (ran + delay > 0) {
+    out = fmt::format("it used {:.1f} processors and waited for them {} of the time", ran,
+                      human_share(std::min(1.0, delay)));
+  }
+  return out;
+}
+
+std::optional<Finding> check(const RunView& run) {
+  if (!run.coupled()) return std::nullopt;
+  const Skew skew = look(run);
+  Finding f;
+  f.gain_ceiling = run.share(skew.lost);
+  if (f.gain_ceiling < run.threshold("straggler.lost_share") || !(skew.steps > 0))
+    return std::nullopt;
+  const auto latest = static_cast<std::size_t>(
+      std::max_element(skew.late.begin(), skew.late.end()) - skew.late.begin());
+  const double stable = skew.late_steps[latest] / skew.steps;
+  const RankView& late = run.ranks()[latest];
+  const bool one_rank = stable >= run.threshold("straggler.same_rank_share");
+  if (!one_rank && taking_turns(run, f.gain_ceiling)) return std::nullopt;
+  f.when = run.when(skew.lost);
+  std::vector<double> others;
+  for (std::size_t i = 0; i < skew.waits.size(); ++i) {
+    if (i != latest) others.push_back(skew.waits[i]);
+  }
+  if (one_rank) {
+    f.status = Status::kEstablished;
+    f.title = fmt::format("the other ranks wait for {}", run.label(late.pid));
+    if (late.rank >= 0) f.scope.ranks = {late.rank};
+    f.scope.pids = {late.pid};
+    f.evidence.push_back(
+        cite("hook: steps",
+             "{} had the longest own work in {} of the {:.0f} steps in which one was late",
+             run.label(late.pid), human_share(stable), skew.steps));
+    f.evidence.push_back(cite("hook: collectives",
+                              "it waits in collectives {} of the step, the others {}",
+                              human_share(skew.waits[latest]), human_share(median(others))));
+    const std::string cause = causes(run, late);
+    if (!cause.empty()) f.evidence.push_back(cite("/proc/PID/schedstat", "{}", cause));
+    f.fix =
+        "look at what that rank does besides: its own CPUs (affinity, neighbours), its GPU's "
+        "clocks, work that only it has (logging, evaluation, saving); "
+        "move it to another machine and see if the delay moves along";
+    f.verify = fmt::format("top -H -p {}; compare per-rank step times; swap two ranks' machines",
+                           late.pid);
+    f.undo = "put the rank back";
+  } else {
+    f.status = Status::kSupported;
+    f.title = "the ranks' work is uneven: another one is late in each step";
+    f.evidence.push_back(
+        cite("hook: steps",
+             "no rank is the last in more than {} of the {:.0f} steps in which one was late",
+             human_share(stable), skew.steps));
+    f.evidence.push_back(cite("hook: collectives", "ranks wait in collectives {} of the step",
+                              human_share(median(skew.waits))));
+    f.fix =
+        "give every rank the same amount of work in each step: batches by number of tokens, "
+        "samples sorted into buckets by length, packing";
+    f.verify =
+        "log tokens (or pixels) a rank and step beside the step time: the late rank is the one "
+        "with most";
+    f.undo = "use the old sampler";
+  }
+  return f;
+}
+
+std::optional<std::string> rule_out(const RunView& run) {
+  if (run.ranks().size() < 2) return "there is one rank";
+  if (!run.coupled()) return "the ranks do not wait for one another";
+  const double share = run.share(look(run).lost);
+  if (share >= run.threshold("straggler.lost_share") / 2) return std::nullopt;
+  return fmt::format("the slowest rank costs {} of the step", human_share(share));
+}
+
+constexpr std::string_view kNeeds[] = {"hook"};
+constexpr std::string_view kLookAlikes[] = {"input_workers", "checkpoint_stall", "python_gc"};
+constexpr Threshold kThresholds[] = {
+    {"straggler.lost_share", 0.10, "share", "of step time: [own] tuned on healthy runs"},
+    {"straggler.same_rank_share", 0.75, "share",
+     "of late steps by one rank that make it the straggler: [own] tuned on uneven data"},
+};
+constexpr std::string_view kSymptoms[] = {
+    "all ranks but one wait in all-reduce",
+    "adding ranks makes each step slower",
+    "GPU at 100 % on all ranks but the step is slow",
+    "collectives time out",
+};
+
+}  // namespace
+
+extern const Rule kStraggler = {
+    .id = "straggler",
+    .title = "the other ranks wait for one",
+    .layer = Layer::kCoordination,
+    .needs = kNeeds,
+    .look_alikes = kLookAlikes,
+    .thresholds = kThresholds,
+    .explanation =
+        "Synchronous training goes at the pace of its slowest rank. The others finish their part "
+        "and wait in the next collective; the late rank "
+        "is the one that waits least.",
+    .signals =
+        "own work and time in collectives of every rank and step (hook, DDP's communication "
+        "included); processor time and delay of the late rank",
+    .symptoms = kSymptoms,
+    .verify = "compare per-rank step times and waits; swap two ranks' machines",
+    .fix =
+        "Mend what slows that rank; if the late rank changes from step to step, even out the work.",
+    .check = check,
+    .rule_out = rule_out,
+};
+
+}  // namespace bedplate::doctor
