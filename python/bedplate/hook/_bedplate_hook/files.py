@@ -14,6 +14,7 @@ from . import ring
 _SAMPLED_PATHS = 64
 _SAMPLED_BYTES = 3072
 _CLOSE_ON_EXEC = os.O_CLOEXEC
+_WRITES_OR_LISTS = os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY
 _NOT_DATA = ("/proc/", "/sys/", "/dev/")
 
 # Read by loader.py. counting: this process is inside a fetch. opened: files since the last record.
@@ -28,13 +29,17 @@ _installed = False
 def _count(arguments):
     global opened, _sample_room
     path, _, flags = arguments
-    # Imports open through io.open_code, which alone passes no flags at all.
-    if not flags & _CLOSE_ON_EXEC or flags & (os.O_WRONLY | os.O_DIRECTORY):
+    # C code that opens for Python's own ends passes no O_CLOEXEC.
+    if not flags & _CLOSE_ON_EXEC or flags & _WRITES_OR_LISTS:
         return
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if not isinstance(path, str) or path.startswith(_NOT_DATA):
         return
+    # Imports read code, not data; but a data set may well consist of Python files.
+    if path.endswith((".py", ".pyc")):
+        if sys._getframe(2).f_code.co_filename == "<frozen importlib._bootstrap_external>":
+            return
     opened += 1
     if _sample_room > 0 and path not in _sampled:
         _sampled.add(path)
@@ -63,8 +68,10 @@ def flush(at):
 
 
 def ensure():
-    """Called by the first fetch of a process (and of each fork child, where it is there already)."""
+    """Called before each fetch: there is a slot for the paths, and the audit hook is in."""
     global _installed
+    if not ring.has_slot():
+        ring.claim()
     if not _installed:
         _installed = True
         sys.addaudithook(_audit)

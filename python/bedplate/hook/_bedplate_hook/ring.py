@@ -104,6 +104,7 @@ class _State:
     def __init__(self):
         self.slot = None
         self.tried = False
+        self.claiming = False
         self.lock = threading.RLock()
         self.threads = threading.local()
         self.open = []
@@ -128,16 +129,18 @@ def claim():
     state = _state
     if state.tried:
         return state.slot
-    with state.lock:
-        if state.tried:
+    with state.lock:  # other threads wait here, once, for the time of a claim
+        if state.tried or state.claiming:
             return state.slot
-        state.tried = True
+        state.claiming = True  # a gc callback or signal handler of this very thread goes without
         try:
             state.slot = _claim_slot(state)
         except Exception as problem:
             _note_in_run_folder("%s: %s" % (type(problem).__name__, problem))
-            return None
-    _after_claim(state)
+        finally:
+            state.tried = True
+    if state.slot is not None:
+        _after_claim(state)
     return state.slot
 
 

@@ -80,7 +80,7 @@ def _ordinal(optimizer):
 
 def _running_steps():
     """How many optimizer steps the calling thread is really inside of, the new one not counted."""
-    frame, found = sys._getframe(3), 0
+    frame, found = sys._getframe(4), 0  # above us: _pre_step, hook, this step's wrapper
     while frame is not None:
         code = frame.f_code
         if code.co_name == "wrapper" and code.co_filename.endswith("optimizer.py"):
@@ -121,6 +121,8 @@ def _post_step(optimizer, _args, _kwargs):
 
 def _safe(function):
     def hook(optimizer, args, kwargs):
+        if device.compiling():
+            return  # a compiled step() has no hooks left in it: bedplate.step() tells where it ends
         try:
             function(optimizer, args, kwargs)
         except Exception as problem:
