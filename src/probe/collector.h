@@ -1,20 +1,24 @@
-// The recorder of one run: it samples the host, drains the job's trace, builds steps, and writes run.db.
+// The recorder of one run: it samples the host, drains the job's trace, builds steps, and writes
+// run.db.
 //
-//   Collector collector({.run_folder = folder, .samplers = all_samplers(), .job = &group, .meta = {{"version", "1.0"}, …}});
-//   environment["BEDPLATE_TRACE"] = collector.ring_path();     // before the job starts
-//   collector.start(root_pid);                                 // as soon as the job's first process exists
-//   … collector.status() for a live line, collector.process_ended(pid, status) for each child that was waited for …
-//   collector.meta("exit_code", "0");
-//   collector.stop(5 * kSecond);                               // last samples, what the ring still holds, run.db closed
-//   for (const auto& remark : collector.remarks()) …           // "recording stopped after 12 s: disk full"
+//   Collector collector({.run_folder = folder, .samplers = all_samplers(), .job = &group, .meta =
+//   {{"version", "1.0"}, …}}); environment["BEDPLATE_TRACE"] = collector.ring_path();     // before
+//   the job starts collector.start(root_pid);                                 // as soon as the
+//   job's first process exists … collector.status() for a live line, collector.process_ended(pid,
+//   status) for each child that was waited for … collector.meta("exit_code", "0"); collector.stop(5
+//   * kSecond);                               // last samples, what the ring still holds, run.db
+//   closed for (const auto& remark : collector.remarks()) …           // "recording stopped after
+//   12 s: disk full"
 //
-// Construction makes run.db and the ring and throws Error{kNoSpace | kIo | kPermission | kNotFound} when it cannot. From
-// start() on nothing throws and nothing waits for the job: what fails ends the recording with a remark, and the job goes on.
+// Construction makes run.db and the ring and throws Error{kNoSpace | kIo | kPermission | kNotFound}
+// when it cannot. From start() on nothing throws and nothing waits for the job: what fails ends the
+// recording with a remark, and the job goes on.
 //
-// One thread of its own, "bedplate-record", runs from start() to stop(); it blocks every signal. All methods may be called
-// from any thread; start() and stop() once each, and the destructor stops what was not stopped. A recorder that hangs in
-// the kernel (a sampler's read of a dead device) is left behind when stop()'s time is over: `host`, `cgroups` and `job`
-// must then live until the process ends.
+// One thread of its own, "bedplate-record", runs from start() to stop(); it blocks every signal.
+// All methods may be called from any thread; start() and stop() once each, and the destructor stops
+// what was not stopped. A recorder that hangs in the kernel (a sampler's read of a dead device) is
+// left behind when stop()'s time is over: `host`, `cgroups` and `job` must then live until the
+// process ends.
 #pragma once
 
 #include <sys/types.h>
@@ -37,34 +41,38 @@
 namespace bedplate::probe {
 
 struct CollectorOptions {
-  std::filesystem::path run_folder;                    // exists and is writable; run.db appears in it
-  std::filesystem::path hook_folder;                   // what the job's PYTHONPATH begins with; empty: no hook was given
-  std::span<const SamplerPart* const> samplers;        // all_samplers(), or a test's own
-  const os::HostRoot* host = nullptr;                  // null: this machine
-  const os::CgroupTree* cgroups = nullptr;             // null: as found on `host`
-  const os::JobCgroup* job = nullptr;                  // null: the job's processes are found by their parents
-  pid_t reaper = 0;                                    // the job's orphans become this process's children; 0: no such
-  double hz = 2;                                       // samples a second, 0.1 … 20
-  std::map<std::string, std::string> meta;             // keys of run_meta that the caller knows
-  std::map<std::string, std::string> machine;          // beside the raw files the collector adds: "host.json" → text
+  std::filesystem::path run_folder;  // exists and is writable; run.db appears in it
+  std::filesystem::path
+      hook_folder;  // what the job's PYTHONPATH begins with; empty: no hook was given
+  std::span<const SamplerPart* const> samplers;  // all_samplers(), or a test's own
+  const os::HostRoot* host = nullptr;            // null: this machine
+  const os::CgroupTree* cgroups = nullptr;       // null: as found on `host`
+  const os::JobCgroup* job = nullptr;  // null: the job's processes are found by their parents
+  pid_t reaper = 0;  // the job's orphans become this process's children; 0: no such
+  double hz = 2;     // samples a second, 0.1 … 20
+  std::map<std::string, std::string> meta;  // keys of run_meta that the caller knows
+  std::map<std::string, std::string>
+      machine;  // beside the raw files the collector adds: "host.json" → text
   RunLimits limits;
-  const Clock* clock = nullptr;                        // null: the machine's
+  const Clock* clock = nullptr;  // null: the machine's
 };
 
 // What a live line shows. Shares are 0…1.
 struct CollectorStatus {
   Nanos elapsed = 0;
-  int processes = 0;                      // of the job, now
-  int ranks = 0;                          // of them, those that make steps
-  std::int64_t steps = 0;                 // of the rank with most
-  std::optional<Nanos> step_time;         // median of the last 5 s over all ranks; nullopt: no step ended in them
-  std::optional<double> input_share;      // of those steps' time
-  std::optional<double> cpu_pressure;     // PSI "some" of the last tick: of the job's group, else of the host
+  int processes = 0;       // of the job, now
+  int ranks = 0;           // of them, those that make steps
+  std::int64_t steps = 0;  // of the rank with most
+  std::optional<Nanos>
+      step_time;  // median of the last 5 s over all ranks; nullopt: no step ended in them
+  std::optional<double> input_share;  // of those steps' time
+  std::optional<double>
+      cpu_pressure;  // PSI "some" of the last tick: of the job's group, else of the host
   std::optional<double> memory_pressure;
   std::optional<double> io_pressure;
   std::int64_t events = 0;
   std::int64_t events_lost = 0;
-  bool recording = true;                  // false: the writer failed, see remarks()
+  bool recording = true;  // false: the writer failed, see remarks()
 };
 
 class Collector {
@@ -74,7 +82,8 @@ class Collector {
   Collector& operator=(const Collector&) = delete;
   ~Collector();
 
-  // The value of BEDPLATE_TRACE. The path leads through this process, so it opens while the Collector lives.
+  // The value of BEDPLATE_TRACE. The path leads through this process, so it opens while the
+  // Collector lives.
   std::string ring_path() const;
 
   // CLOCK_MONOTONIC of run time 0.
@@ -96,7 +105,7 @@ class Collector {
     int rank;
     std::uint16_t kind;  // EventKind
     std::uint32_t arg;
-    Nanos since;         // run time
+    Nanos since;  // run time
   };
   std::vector<Inside> inside() const;
 
@@ -108,7 +117,8 @@ class Collector {
 
  private:
   class Impl;
-  std::shared_ptr<Impl> impl_;  // shared with the recorder's thread, which may outlive stop()'s patience
+  std::shared_ptr<Impl>
+      impl_;  // shared with the recorder's thread, which may outlive stop()'s patience
 };
 
 }  // namespace bedplate::probe
