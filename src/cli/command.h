@@ -1,17 +1,23 @@
-// One sub-command of `bedplate`: one file in commands/ that ends in a Command. It declares its options, calls a room, prints,
-// and returns the exit code; anything worth testing lives in a room.
+// One sub-command of `bedplate`: one file in commands/ that ends in a Command. It declares its
+// options, calls a room, prints, and returns the exit code; anything worth testing lives in a room.
 //
 //   std::function<int()> declare(CLI::App& app) {
-//     auto options = std::make_shared<ReportOptions>();           // lives as long as the returned function
+//     auto options = std::make_shared<ReportOptions>();           // lives as long as the function
 //     app.add_option("RUN", options->run, "run folder")->required();
 //     return [options] { return print_report(*options); };
 //   }
-//   extern const Command kReport = {.name = "report", .summary = "…", .examples = "…", .declare = declare};
+//   extern const Command kReport = {.name = "report", .summary = "…", .examples = "…", .declare =
+//   declare};
+//
+// and one line in CMakeLists.txt: bedplate_part(cli commands commands/report.cc kReport).
+// An Error that leaves the function is printed, and becomes exit code 2, 3 or 4 by its code.
 #pragma once
 
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -28,10 +34,22 @@ constexpr int kExitInternal = 4;
 
 struct Command {
   std::string_view name;
-  std::string_view summary;   // one line, lower case, no full stop
-  std::string_view examples;  // one shell command a line, "  # what it shows" may follow; tests run them
-  std::function<int()> (*declare)(CLI::App& app);
+  std::string_view summary;  // one line, lower case, no full stop
+  std::string_view
+      examples;  // one shell command a line, "  # what it shows" may follow; tests run them
+  std::function<int()> (*declare)(CLI::App& app) = nullptr;
+
+  // Instead of `declare`, for a command that starts another: "bedplate NAME [options] -- COMMAND…".
+  // What follows the first "--" is never parsed and reaches the function byte for byte.
+  std::function<int(std::vector<std::string> job)> (*declare_with_job)(CLI::App& app) = nullptr;
+
+  std::string_view group = "More";  // heading in `bedplate --help`
 };
+
+// Headings of `bedplate --help`.
+inline constexpr std::string_view kGroupRuns = "Find the wall of a job";
+inline constexpr std::string_view kGroupMachine = "Look at a machine";
+inline constexpr std::string_view kGroupSelf = "About bedplate";
 
 std::span<const Command* const> all_commands();
 

@@ -85,6 +85,9 @@ class JobCgroup {
   JobCgroup& operator=(const JobCgroup&) = delete;
   ~JobCgroup();
 
+  // The destructor's work, for an object that must outlive its use. Groups that are not empty stay.
+  void remove() noexcept;
+
   // Moves a process in, 0 for the calling one; called by the child between fork and exec, so it
   // only writes to descriptors opened before. What the kernel refuses stays where it was.
   void enter(pid_t pid) noexcept;
@@ -117,6 +120,7 @@ class JobCgroup {
   };
   std::vector<Own> own_;
   std::vector<Refused> refused_;
+  std::string prefix_;
   bool numbers_match_proc_ = true;
   std::atomic<pid_t> hidden_{0};
 };

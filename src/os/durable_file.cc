@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "os/unique_fd.h"
 
 namespace bedplate::os {
@@ -23,6 +25,20 @@ void write_all(int fd, std::string_view bytes, const std::string& what) {
   }
 }
 
+// Opening these names again would make a second offset into the file behind them, and renaming over
+// them would replace the name itself.
+std::optional<int> descriptor_named_by(const std::filesystem::path& path) {
+  const std::string name = path.lexically_normal().string();
+  if (name == "/dev/stdout") return STDOUT_FILENO;
+  if (name == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!name.starts_with(folder)) continue;
+    const auto number = to_int(std::string_view(name).substr(folder.size()));
+    if (number && *number >= 0 && *number <= 1 << 20) return static_cast<int>(*number);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void write_durably(const std::filesystem::path& path, std::string_view bytes) {
@@ -31,7 +47,8 @@ void write_durably(const std::filesystem::path& path, std::string_view bytes) {
   const std::string temporary =
       (folder / fmt::format(".{}.{}.{}", path.filename().string(), ::getpid(), ++writes)).string();
   const std::string what = fmt::format("cannot write {}", path.string());
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
+  UniqueFd fd(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd) throw errno_error(errno, what);
   try {
     write_all(fd.get(), bytes, what);
@@ -44,20 +61,32 @@ void write_durably(const std::filesystem::path& path, std::string_view bytes) {
   }
   const UniqueFd directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory || ::fsync(directory.get()) != 0) {
-    // EINVAL: some file systems have no fsync for folders; their renames are as durable as they get.
-    if (errno != EINVAL) throw errno_error(errno, fmt::format("cannot flush folder {}", folder.string()));
+    // EINVAL: some file systems have no fsync for folders; their renames are as durable as they
+    // get.
+    if (errno != EINVAL)
+      throw errno_error(errno, fmt::format("cannot flush folder {}", folder.string()));
   }
 }
 
 void write_output(const std::filesystem::path& path, std::string_view bytes) {
+  const std::string what = fmt::format("cannot write {}", path.string());
+  if (const auto fd = descriptor_named_by(path)) {
+    write_all(*fd, bytes, what);
+    return;
+  }
   std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
+  const auto target = std::filesystem::canonical(path, error);  // fails for what does not exist
+  const auto status =
+      error ? std::filesystem::symlink_status(path, error) : std::filesystem::status(target, error);
+  if (!std::filesystem::exists(status)) {
     write_durably(path, bytes);
     return;
   }
-  const std::string what = fmt::format("cannot write {}", path.string());
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (std::filesystem::is_regular_file(status)) {
+    write_durably(target, bytes);
+    return;
+  }
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw errno_error(errno, what);
   write_all(fd.get(), bytes, what);
 }

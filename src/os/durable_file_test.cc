@@ -1,7 +1,10 @@
 #include "os/durable_file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -9,6 +12,7 @@
 
 #include "base/error.h"
 #include "os/test_folder.h"
+#include "os/unique_fd.h"
 
 namespace bedplate::os {
 namespace {
@@ -21,7 +25,8 @@ std::string contents(const fs::path& path) {
 }
 
 std::size_t files_in(const fs::path& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
 TEST(WriteDurably, ReplacesTheOldFile) {
@@ -57,7 +62,32 @@ TEST(WriteDurably, SaysWhichFileAndWhy) {
   }
 }
 
-TEST(WriteOutput, WritesStraightToWhatIsNoRegularFile) { EXPECT_NO_THROW(write_output("/dev/null", "x")); }
+TEST(WriteOutput, WritesStraightToWhatIsNoRegularFile) {
+  EXPECT_NO_THROW(write_output("/dev/null", "x"));
+}
+
+TEST(WriteOutput, ALinkStaysAndItsTargetIsReplaced) {
+  const TestFolder folder;
+  const auto target = folder.path() / "target";
+  write_durably(target, "old");
+  fs::create_symlink("target", folder.path() / "link");
+  write_output(folder.path() / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder.path() / "link"));
+  EXPECT_EQ(contents(target), "new");
+  fs::create_symlink("not-yet", folder.path() / "dangling");
+  write_output(folder.path() / "dangling", "made");
+  EXPECT_EQ(contents(folder.path() / "not-yet"), "made");
+}
+
+TEST(WriteOutput, ANameOfADescriptorIsThatDescriptor) {
+  const TestFolder folder;
+  const auto file = folder.path() / "file";
+  UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  ASSERT_EQ(::write(fd.get(), "first ", 6), 6);
+  write_output(fmt::format("/dev/fd/{}", fd.get()), "second ");
+  write_output(fmt::format("/proc/self/fd/{}", fd.get()), "third");
+  EXPECT_EQ(contents(file), "first second third");
+}
 
 }  // namespace
 }  // namespace bedplate::os

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <initializer_list>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -20,10 +22,16 @@ namespace {
 
 constexpr Nanos kAnswerWithin = 200 * kMillisecond;
 
-// Closes every descriptor but the two that are kept: a pipe of the job must see its end.
-void close_others(int kept_a, int kept_b) {
-  const int low = kept_a < kept_b ? kept_a : kept_b;
-  const int high = kept_a < kept_b ? kept_b : kept_a;
+// What goes over the line to the witness.
+struct Message {
+  enum class Kind : std::uint8_t { kAsk, kLastWords } kind;
+  std::uint8_t length;  // of text
+  Nanos since;
+  char text[200];
+};
+
+// Closes every descriptor but `kept`, ascending: a pipe of the job must see its end.
+void close_others(std::initializer_list<int> kept) {
   const auto close_span = [](unsigned first, unsigned last) {
     if (first > last) return;
 #ifdef SYS_close_range
@@ -31,39 +39,75 @@ void close_others(int kept_a, int kept_b) {
 #endif
     for (unsigned fd = first; fd <= last && fd < 65536; ++fd) ::close(static_cast<int>(fd));
   };
-  if (low > 0) close_span(0, static_cast<unsigned>(low) - 1);
-  close_span(static_cast<unsigned>(low) + 1, static_cast<unsigned>(high) - 1);
-  close_span(static_cast<unsigned>(high) + 1, ~0U);
+  unsigned next = 0;
+  for (const int fd : kept) {
+    const auto here = static_cast<unsigned>(fd);
+    if (here > next) close_span(next, here - 1);
+    next = here + 1;
+  }
+  close_span(next, ~0U);
 }
 
-[[noreturn]] void stand_witness(int line) {
-  std::array<Nanos, NSIG> when{};
-  sigset_t all;
-  ::sigfillset(&all);
-  const int signals = ::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (signals < 0) ::_exit(1);
-  close_others(line, signals);
-  if (::chdir("/") != 0) ::_exit(1);
-  for (;;) {
-    pollfd wanted[2] = {{line, POLLIN, 0}, {signals, POLLIN, 0}};
-    if (::poll(wanted, 2, -1) < 0 && errno != EINTR) ::_exit(1);
-    signalfd_siginfo info;
-    while (::read(signals, &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo < NSIG) when[info.ssi_signo] = real_clock().now();
+class Witness {
+ public:
+  Witness(int line, pid_t maker) : line_(line), maker_(maker) {}
+
+  [[noreturn]] void stand() {
+    sigset_t all;
+    ::sigfillset(&all);
+    signals_ = ::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (signals_ < 0 || ::chdir("/") != 0) ::_exit(1);
+    terminal_ = ::isatty(STDERR_FILENO) == 1;
+    const int first = terminal_ ? STDERR_FILENO : std::min(line_, signals_);
+    close_others({first, std::min(line_, signals_), std::max(line_, signals_)});
+    for (;;) {
+      pollfd wanted[2] = {{line_, POLLIN, 0}, {signals_, POLLIN, 0}};
+      if (::poll(wanted, 2, -1) < 0 && errno != EINTR) ::_exit(1);
+      note_signals();
+      if (wanted[0].revents != 0) serve();
+      if (::getppid() != maker_) leave();
     }
-    if (wanted[0].revents == 0) continue;
-    Nanos since = 0;
-    if (::read(line, &since, sizeof since) != sizeof since) ::_exit(0);  // the maker is gone
+  }
+
+ private:
+  void note_signals() {
+    signalfd_siginfo info;
+    while (::read(signals_, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo < NSIG) when_[info.ssi_signo] = real_clock().now();
+    }
+  }
+
+  void serve() {
+    Message message;
+    if (::read(line_, &message, sizeof message) != sizeof message) leave();  // the maker is gone
+    if (message.kind == Message::Kind::kLastWords) {
+      last_words_ = message;
+      return;
+    }
     sigset_t fresh;
     ::sigemptyset(&fresh);
     for (int signal = 1; signal < NSIG; ++signal) {
-      auto& time = when[static_cast<std::size_t>(signal)];
-      if (time != 0 && time >= since) ::sigaddset(&fresh, signal);
+      auto& time = when_[static_cast<std::size_t>(signal)];
+      if (time != 0 && time >= message.since) ::sigaddset(&fresh, signal);
       time = 0;
     }
-    if (::send(line, &fresh, sizeof fresh, MSG_NOSIGNAL) != sizeof fresh) ::_exit(0);
+    if (::send(line_, &fresh, sizeof fresh, MSG_NOSIGNAL) != sizeof fresh) leave();
   }
-}
+
+  [[noreturn]] void leave() const {
+    if (terminal_ && last_words_.length > 0) {
+      [[maybe_unused]] const auto n = ::write(STDERR_FILENO, last_words_.text, last_words_.length);
+    }
+    ::_exit(0);
+  }
+
+  int line_;
+  pid_t maker_;
+  int signals_ = -1;
+  bool terminal_ = false;
+  std::array<Nanos, NSIG> when_{};
+  Message last_words_{};
+};
 
 }  // namespace
 
@@ -79,10 +123,10 @@ GroupWitness::GroupWitness(const std::function<void()>& first) {
   const pid_t maker = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // blocked here: it wakes the witness
     if (::getppid() != maker) ::_exit(0);
     if (first) first();
-    stand_witness(far_end.get());
+    Witness(far_end.get(), maker).stand();
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid > 0) pid_ = pid;
@@ -103,7 +147,10 @@ std::optional<sigset_t> GroupWitness::seen(Nanos since) {
   sigset_t late;
   while (::recv(line_.get(), &late, sizeof late, MSG_DONTWAIT) > 0) {
   }
-  if (::send(line_.get(), &since, sizeof since, kNoWait) != sizeof since) return std::nullopt;
+  Message ask{};
+  ask.kind = Message::Kind::kAsk;
+  ask.since = since;
+  if (::send(line_.get(), &ask, sizeof ask, kNoWait) != sizeof ask) return std::nullopt;
   const Nanos deadline = real_clock().now() + kAnswerWithin;
   for (;;) {
     const Nanos left = deadline - real_clock().now();
@@ -117,6 +164,15 @@ std::optional<sigset_t> GroupWitness::seen(Nanos since) {
     }
     return fresh;
   }
+}
+
+void GroupWitness::last_words(std::string_view text) const {
+  if (pid_ == 0) return;
+  Message message{};
+  message.kind = Message::Kind::kLastWords;
+  message.length = static_cast<std::uint8_t>(text.copy(message.text, sizeof message.text));
+  [[maybe_unused]] const auto n =
+      ::send(line_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace bedplate::os

@@ -124,11 +124,13 @@ std::optional<std::string_view> reread(int fd, std::string& buffer) {
   if (buffer.size() < 4096) buffer.resize(4096);
   std::size_t used = 0;
   for (;;) {
-    const ssize_t n = ::pread(fd, buffer.data() + used, buffer.size() - used, static_cast<off_t>(used));
+    const ssize_t n =
+        ::pread(fd, buffer.data() + used, buffer.size() - used, static_cast<off_t>(used));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;
     used += static_cast<std::size_t>(n);
-    // Only 0 is the end: the kernel hands out whole records and may stop short of a full buffer before it.
+    // Only 0 is the end: the kernel hands out whole records and may stop short of a full buffer
+    // before it.
     if (n == 0 || used >= kMostBytes) return std::string_view(buffer.data(), used);
     if (used == buffer.size()) buffer.resize(buffer.size() * 4);
   }

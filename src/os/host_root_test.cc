@@ -56,7 +56,8 @@ TEST_F(HostRootTest, NoPathLeavesARecordedMachine) {
 
 TEST(Reread, GrowsItsBufferAndReadsFromTheStart) {
   const HostRoot live;
-  const UniqueFd fd = live.open("/proc/kallsyms");  // far more than one buffer, in records that do not fill it evenly
+  const UniqueFd fd = live.open(
+      "/proc/kallsyms");  // far more than one buffer, in records that do not fill it evenly
   std::string buffer;
   const auto first = std::string(reread(fd.get(), buffer).value());
   EXPECT_GT(first.size(), 100'000u);

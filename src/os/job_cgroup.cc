@@ -156,6 +156,8 @@ std::string job_cgroup_name(const HostRoot& host) {
 }
 
 JobCgroup::JobCgroup(const HostRoot& host, const CgroupTree& tree, const std::string& name) {
+  const auto start = name.rfind('.');
+  prefix_ = name.substr(0, start == std::string::npos ? start : name.rfind('.', start - 1));
   numbers_match_proc_ = proc_self(host) == std::to_string(::getpid());
   for (const auto& hierarchy : tree.hierarchies()) {
     if (!counts_only(hierarchy) && counts_among_others(hierarchy)) {
@@ -201,14 +203,15 @@ JobCgroup::JobCgroup(const HostRoot& host, const CgroupTree& tree, const std::st
   }
 }
 
-JobCgroup::~JobCgroup() {
+JobCgroup::~JobCgroup() { remove(); }
+
+void JobCgroup::remove() noexcept {
   // A process that was killed a moment ago may still be on its way out of the group.
   int tries_left = 10;
   constexpr timespec kPause{0, 5'000'000};
-  for (auto& own : own_) {
-    own.procs.reset();
+  for (const auto& own : own_) {
     while (::rmdir(own.group.folder.c_str()) != 0 && errno == EBUSY && tries_left-- > 0) {
-      clear_below(HostRoot(), own.group.folder, kJobCgroupPrefix);
+      clear_below(HostRoot(), own.group.folder, prefix_);  // of a run inside this run
       ::nanosleep(&kPause, nullptr);
     }
   }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <functional>
+#include <memory>
+#include <string>
 
 #include "base/error.h"
 #include "os/cgroup.h"
@@ -68,7 +70,7 @@ int in_own_mounts(const std::function<int()>& body) {
 class JobCgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (JobCgroup(host_, tree_, job_cgroup_name(host_)).members() == std::nullopt) {
+    if (JobCgroup(host_, tree_, own_name()).members() == std::nullopt) {
       GTEST_SKIP() << "needs a cgroup hierarchy in which this user may make groups";
     }
   }
@@ -81,12 +83,21 @@ class JobCgroupTest : public ::testing::Test {
     }
     return found;
   }
+  // Tests run at the same time, and each clears leftovers: so each has a prefix of its own.
+  static std::string prefix() {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    return fmt::format("bedplate-test.{}", test->name());
+  }
+  std::string own_name() const {
+    return prefix() + job_cgroup_name(host_).substr(kJobCgroupPrefix.size());
+  }
+
   HostRoot host_;
   CgroupTree tree_{host_};
 };
 
 TEST_F(JobCgroupTest, HoldsTheProcessesThatEnteredAndTheirChildren) {
-  const auto name = job_cgroup_name(host_);
+  const auto name = own_name();
   {
     JobCgroup job(host_, tree_, name);
     EXPECT_THAT(job.members().value(), IsEmpty());
@@ -115,7 +126,7 @@ TEST_F(JobCgroupTest, HoldsTheProcessesThatEnteredAndTheirChildren) {
 }
 
 TEST_F(JobCgroupTest, CountsAloneAndNeverTouchesShares) {
-  const JobCgroup job(host_, tree_, job_cgroup_name(host_));
+  const JobCgroup job(host_, tree_, own_name());
   for (const auto* controller : {"cpu", "cpuset", "blkio", "pids", "freezer", "devices"}) {
     EXPECT_EQ(job.group(controller), std::nullopt) << controller;
   }
@@ -126,13 +137,13 @@ TEST_F(JobCgroupTest, CountsAloneAndNeverTouchesShares) {
 }
 
 TEST_F(JobCgroupTest, SeesTheGroupsOfARunInsideTheRun) {
-  JobCgroup outer(host_, tree_, job_cgroup_name(host_));
+  JobCgroup outer(host_, tree_, own_name());
   int up[2];
   ASSERT_EQ(::pipe(up), 0);
   Sleeper inner_run([&] {
     outer.enter(0);
     const CgroupTree tree(host_);
-    auto* inner = new JobCgroup(host_, tree, job_cgroup_name(host_));  // ends with the process
+    auto* inner = new JobCgroup(host_, tree, own_name());  // ends with the process
     const pid_t job = ::fork();
     if (job == 0) {
       inner->enter(0);
@@ -160,15 +171,15 @@ TEST_F(JobCgroupTest, LeftoversOfADeadRunAreClearedAndOthersKept) {
   // A process that makes its groups and is killed, as `bedplate run` by kill -9.
   std::string dead;
   {
-    Sleeper run([&] { new JobCgroup(host_, tree_, job_cgroup_name(host_)); });
-    dead = fmt::format("{}.{}", kJobCgroupPrefix, run.pid());
-    EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, kJobCgroupPrefix), 0);  // it still lives
+    Sleeper run([&] { new JobCgroup(host_, tree_, own_name()); });
+    dead = fmt::format("{}.{}", prefix(), run.pid());
+    EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, prefix()), 0);  // it still lives
   }
-  const auto mine = job_cgroup_name(host_);
+  const auto mine = own_name();
   const JobCgroup job(host_, tree_, mine);
   const auto here = left(mine).size();
   EXPECT_GE(here, 1u);
-  EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, kJobCgroupPrefix), static_cast<int>(here));
+  EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, prefix()), static_cast<int>(here));
   EXPECT_EQ(left(mine).size(), here);
   for (const auto* controller : {"", "cpuacct", "memory"}) {
     const auto parent = tree_.of_process(host_, "self", controller);
@@ -178,14 +189,14 @@ TEST_F(JobCgroupTest, LeftoversOfADeadRunAreClearedAndOthersKept) {
 }
 
 TEST_F(JobCgroupTest, AGroupThatIsStillLivedInOutlivesItsOwner) {
-  const auto name = fmt::format("{}.4194303.1", kJobCgroupPrefix);  // a pid that is never given out
+  const auto name = prefix() + ".4194303.1";  // a pid that is never given out
   auto job = std::make_unique<JobCgroup>(host_, tree_, name);
   Sleeper daemon([&] { job->enter(0); });
   job.reset();
   EXPECT_THAT(left(name), Not(IsEmpty()));
-  EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, kJobCgroupPrefix), 0);
+  EXPECT_EQ(JobCgroup::clear_leftovers(host_, tree_, prefix()), 0);
   daemon.end();
-  EXPECT_GE(JobCgroup::clear_leftovers(host_, tree_, kJobCgroupPrefix), 1);
+  EXPECT_GE(JobCgroup::clear_leftovers(host_, tree_, prefix()), 1);
   EXPECT_THAT(left(name), IsEmpty());
 }
 

@@ -109,7 +109,7 @@ struct Supervisor::State {
     while (::read(signals.get(), &info, sizeof info) == sizeof info) batch.push_back(info);
   }
 
-  void handle_signals() {
+  void handle_signals(const WaitOptions& options) {
     std::vector<signalfd_siginfo> batch;
     take_signals(batch);
     const auto to_judge = [&] {
@@ -124,7 +124,11 @@ struct Supervisor::State {
     const bool child_changed =
         std::ranges::any_of(batch, [](const auto& info) { return info.ssi_signo == SIGCHLD; });
     if (!child_changed) return;
-    if (const auto stop = child->stopped_by(); stop && should_stop_too(*stop)) stop_too(*stop);
+    const auto stop = child->stopped_by();
+    if (!stop || !should_stop_too(*stop)) return;
+    if (options.before_stop) options.before_stop();
+    stop_too(*stop);
+    if (options.after_stop) options.after_stop();
   }
 
   void forward(const std::vector<signalfd_siginfo>& batch) {
@@ -235,6 +239,10 @@ const Child& Supervisor::child() const {
 
 pid_t Supervisor::witness() const { return state_->witness ? state_->witness->pid() : 0; }
 
+void Supervisor::last_words(std::string_view text) {
+  if (state_->witness) state_->witness->last_words(text);
+}
+
 bool Supervisor::interrupted() const { return state_->interrupted; }
 
 Ended Supervisor::wait(const WaitOptions& options) {
@@ -259,7 +267,7 @@ Ended Supervisor::wait(const WaitOptions& options) {
     const int n = ::epoll_wait(state_->epoll.get(), events, 4, -1);
     if (n < 0 && errno != EINTR) throw errno_error(errno, "cannot wait for the job");
     for (int i = 0; i < n; ++i) {
-      if (events[i].data.fd == state_->signals.get()) state_->handle_signals();
+      if (events[i].data.fd == state_->signals.get()) state_->handle_signals(options);
       if (timer && events[i].data.fd == timer.get()) {
         std::uint64_t expirations = 0;
         if (::read(timer.get(), &expirations, sizeof expirations) > 0) options.tick();

@@ -21,7 +21,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <variant>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/units.h"
 #include "os/process.h"
@@ -38,6 +40,8 @@ struct StartRequest {
 struct WaitOptions {
   std::function<void()> tick = {};  // called while the job runs, must not block for long
   Nanos tick_every = kSecond / 2;
+  std::function<void()> before_stop = {};  // the terminal stopped the job, and now us
+  std::function<void()> after_stop = {};   // running again
 };
 
 class Supervisor {
@@ -55,6 +59,10 @@ class Supervisor {
   pid_t witness() const;  // a helper process beside the job, 0: none; no part of the job
 
   Ended wait(const WaitOptions& options);
+
+  // What the terminal on stderr must be told should this process be killed by SIGKILL, to take back
+  // what was drawn there; at most 200 bytes, "" for nothing.
+  void last_words(std::string_view text);
 
   // A SIGINT came from the terminal while the job ran.
   bool interrupted() const;

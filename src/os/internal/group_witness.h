@@ -6,7 +6,8 @@
 // (SI_USER is both). The witness is in the same process group, session and job cgroup: what reached
 // it as well has reached the job.
 //
-// It does nothing but sleep, holds no file of the job, and ends with its maker whatever ends that.
+// It does nothing but sleep, holds no file of the job but the terminal on stderr, and ends with its
+// maker whatever ends that. If that was a SIGKILL, it puts the terminal right first: last_words().
 #pragma once
 
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "base/units.h"
 #include "os/unique_fd.h"
@@ -34,6 +36,10 @@ class GroupWitness {
   // The signals that reached it at `since` (of CLOCK_MONOTONIC) or later and were not told before;
   // nullopt when it does not answer within 200 ms (it was killed, or stopped alone).
   std::optional<sigset_t> seen(Nanos since);
+
+  // What to write to the terminal on stderr should the maker be killed; at most 200 bytes, "" for
+  // nothing. Without a terminal there it is not written.
+  void last_words(std::string_view text) const;
 
  private:
   pid_t pid_ = 0;
