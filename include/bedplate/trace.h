@@ -24,6 +24,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -92,8 +93,7 @@ struct Writer {
   std::uint64_t mask = 0;
   std::atomic<std::uint64_t> next{0};
   std::atomic<bool> text_busy{false};
-  std::atomic<std::uint32_t> names{0};  // entries of name[] that are complete
-  const char* name[kMaxNames];
+  std::atomic<const char*> name[kMaxNames] = {};
 
   template <class T>
   T* at(std::size_t offset) {
@@ -125,7 +125,7 @@ struct Writer {
     const std::size_t bytes = key_bytes + value_bytes + 2;
     const std::uint32_t used = *at<std::uint32_t>(kTextUsed);
     if (used + bytes > text_bytes) {
-      ++*at<std::uint32_t>(kTextLost);
+      __atomic_fetch_add(at<std::uint32_t>(kTextLost), 1, __ATOMIC_RELAXED);
       return;
     }
     char* out = at<char>(kSlotHeaderBytes + used);
@@ -137,9 +137,9 @@ struct Writer {
                      __ATOMIC_RELEASE);
   }
 
-  // The number of a phase's name, from 1; 0 when there are too many names or another thread is
-  // just adding one (the phase then goes unnamed rather than wait).
+  // The number of a phase's name, from 1, announced at first use; 0 when there are too many.
   std::uint32_t name_number(const char* wanted);
+  void announce(std::uint32_t number, const char* text);
 };
 
 struct Process {
@@ -293,35 +293,44 @@ inline Writer* writer() {
 }
 
 inline std::uint32_t Writer::name_number(const char* wanted) {
-  const std::uint32_t known = names.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < known; ++i) {
-    if (std::strcmp(name[i], wanted) == 0) return i + 1;
-  }
-  if (text_busy.exchange(true, std::memory_order_acquire)) return 0;
-  std::uint32_t number = 0;
-  const std::uint32_t count = names.load(std::memory_order_relaxed);
-  for (std::uint32_t i = known; i < count && !number; ++i) {
-    if (std::strcmp(name[i], wanted) == 0) number = i + 1;
-  }
-  char* copy = number || count == kMaxNames ? nullptr : strdup(wanted);
-  if (copy) {
-    name[count] = copy;
-    number = count + 1;
-    names.store(number, std::memory_order_release);
-    // {"id":N,"name":"..."} with what JSON and the text lines would stumble over left out.
-    char line[kMaxNameBytes + 48];
-    int used =
-        std::snprintf(line, sizeof line, "{\"id\":%u,\"name\":\"", static_cast<unsigned>(number));
-    for (std::size_t i = 0; copy[i] && i < kMaxNameBytes; ++i) {
-      const unsigned char letter = static_cast<unsigned char>(copy[i]);
-      line[used++] =
-          letter < 0x20 || letter >= 0x7f || letter == '"' || letter == '\\' ? '?' : copy[i];
+  for (std::uint32_t i = 0; i < kMaxNames; ++i) {
+    const char* known = name[i].load(std::memory_order_acquire);
+    if (!known) {
+      const char* copy = strdup(wanted);
+      if (!copy) return 0;
+      if (name[i].compare_exchange_strong(known, copy, std::memory_order_acq_rel)) {
+        announce(i + 1, copy);
+        return i + 1;
+      }
+      std::free(const_cast<char*>(copy));  // another thread was first, perhaps with the same name
     }
-    std::memcpy(line + used, "\"}", 3);
-    append_text("phase_name", line);
+    if (std::strcmp(known, wanted) == 0) return i + 1;
   }
-  text_busy.store(false, std::memory_order_release);
-  return number;
+  return 0;
+}
+
+inline void Writer::announce(std::uint32_t number, const char* text) {
+  // {"id":N,"name":"..."} with what JSON and the text lines would stumble over left out.
+  char line[kMaxNameBytes + 48];
+  int used =
+      std::snprintf(line, sizeof line, "{\"id\":%u,\"name\":\"", static_cast<unsigned>(number));
+  for (std::size_t i = 0; text[i] && i < kMaxNameBytes; ++i) {
+    const unsigned char letter = static_cast<unsigned char>(text[i]);
+    const bool plain = letter >= 0x20 && letter < 0x7f && letter != '"' && letter != '\\';
+    line[used++] = plain ? text[i] : '?';
+  }
+  std::memcpy(line + used, "\"}", 3);
+  // One writer of text at a time. Whoever holds it is done in a microsecond, unless it is
+  // preempted: then this one line is given up rather than waited for.
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    if (!text_busy.exchange(true, std::memory_order_acquire)) {
+      append_text("phase_name", line);
+      text_busy.store(false, std::memory_order_release);
+      return;
+    }
+    sched_yield();
+  }
+  __atomic_fetch_add(at<std::uint32_t>(kTextLost), 1, __ATOMIC_RELAXED);
 }
 
 }  // namespace detail
