@@ -331,4 +331,11 @@ enum class PciDistance {
 std::optional<PciDistance> pci_distance(const PciDevice& a, const PciDevice& b);
 std::string_view name(PciDistance distance);  // "PIX", …
 
+// What a link could do at its best, in `speed_gts` and `width`: the lesser of both ends where both
+// tell.
+PciLink best_link(const PciDevice& device);
+
+// "PCIe 5.0 x16", "PCIe 5.0", "x16"; empty when neither is known.
+std::string link_text(std::optional<double> speed_gts, std::optional<int> width);
+
 }  // namespace bedplate::host

@@ -88,6 +88,7 @@ void add_options(std::string_view list, std::vector<std::string>& options) {
         kept = tidy(key) + "=***";
       }
     }
+    if (key == "rw" && has(options, "ro")) continue;  // a read-only mount of a writable file system
     if (options.size() < kMost && !has(options, kept)) {
       options.push_back(std::move(kept));
     }

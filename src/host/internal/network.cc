@@ -69,7 +69,10 @@ Nic describe_nic(const os::HostRoot& root, const std::string& name) {
 
 // "fe80:0000:…" → what kind of address it is; "" for an empty entry.
 std::string gid_kind(std::string_view gid) {
-  if (gid.empty() || gid.find_first_not_of("0:") == std::string_view::npos) return {};
+  if (gid.size() != 39 || gid.find_first_not_of("0123456789abcdef:") != std::string_view::npos) {
+    return {};
+  }
+  if (gid.find_first_not_of("0:") == std::string_view::npos) return {};
   if (gid.starts_with("0000:0000:0000:0000:0000:ffff:")) return "IPv4";
   return gid.starts_with("fe80:") ? "link-local" : "IPv6";
 }

@@ -105,6 +105,31 @@ std::optional<PciDistance> pci_distance(const PciDevice& a, const PciDevice& b) 
   return *a.numa_node == *b.numa_node ? PciDistance::kSameNode : PciDistance::kAcrossNodes;
 }
 
+PciLink best_link(const PciDevice& device) {
+  PciLink best{.speed_gts = device.link.max_speed_gts, .width = device.link.max_width};
+  const PciLink& port = device.port_link;
+  if (best.speed_gts && port.max_speed_gts) {
+    best.speed_gts = std::min(*best.speed_gts, *port.max_speed_gts);
+  }
+  if (best.width && port.max_width) best.width = std::min(*best.width, *port.max_width);
+  return best;
+}
+
+std::string link_text(std::optional<double> speed_gts, std::optional<int> width) {
+  std::string text;
+  if (speed_gts) {
+    constexpr std::pair<double, std::string_view> kGenerations[] = {
+        {2.5, "1.0"}, {5, "2.0"}, {8, "3.0"}, {16, "4.0"}, {32, "5.0"}, {64, "6.0"}};
+    std::string generation = fmt::format("at {} GT/s", *speed_gts);
+    for (const auto& [rate, name] : kGenerations) {
+      if (*speed_gts == rate) generation = name;
+    }
+    text = "PCIe " + generation;
+  }
+  if (width) text += fmt::format("{}x{}", text.empty() ? "" : " ", *width);
+  return text;
+}
+
 std::string_view name(PciDistance distance) {
   switch (distance) {
     case PciDistance::kSameSwitch:

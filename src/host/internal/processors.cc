@@ -274,8 +274,14 @@ void describe_nodes(const os::HostRoot& root, Host& host) {
     };
     node.memory_bytes = kib("MemTotal");
     node.free_bytes = kib("MemFree");
-    for (const auto distance : words(root.read(folder + "distance").value_or("").substr(0, 4096))) {
-      node.distances.push_back(small_number(distance, 0, 255).value_or(255));
+    const std::string distances = root.read(folder + "distance").value_or("");
+    for (const auto text : words(std::string_view(distances).substr(0, 4096))) {
+      const auto distance = small_number(text, 1, 255);
+      if (!distance) {
+        node.distances.clear();  // a row with a hole would shift the others
+        break;
+      }
+      node.distances.push_back(*distance);
     }
     host.nodes.push_back(std::move(node));
   }

@@ -18,6 +18,18 @@ std::string tidy(std::string_view text) {
   for (char& c : valid) {
     if (c == '\t') c = ' ';
   }
+  // The texts end up on terminals: eight-bit control characters (U+0080…9F) and those that turn the
+  // direction of what follows (U+202A…E, U+2066…9) become U+FFFD.
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    const auto at = [&](std::size_t k) {
+      return i + k < valid.size() ? static_cast<unsigned char>(valid[i + k]) : 0;
+    };
+    if (at(0) == 0xC2 && at(1) < 0xA0) valid.replace(i, 2, kReplacement);
+    const bool turns = at(0) == 0xE2 && ((at(1) == 0x80 && at(2) >= 0xAA && at(2) <= 0xAE) ||
+                                         (at(1) == 0x81 && at(2) >= 0xA6 && at(2) <= 0xA9));
+    if (turns) valid.replace(i, 3, kReplacement);
+  }
   return valid;
 }
 

@@ -152,7 +152,8 @@ void describe_system(const os::HostRoot& root, Host& host) {
   system.boot_options = boot_options(root);
   const std::string clock = "/sys/devices/system/clocksource/clocksource0/";
   system.clock_source = word(root, clock + "current_clocksource");
-  for (const auto source : words(word(root, clock + "available_clocksource"))) {
+  const std::string sources = word(root, clock + "available_clocksource");
+  for (const auto source : words(sources)) {
     system.clock_sources.emplace_back(source);
   }
   system.vendor = word(root, "/sys/class/dmi/id/sys_vendor");
