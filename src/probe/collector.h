@@ -1,14 +1,13 @@
 // The recorder of one run: it samples the host, drains the job's trace, builds steps, and writes
 // run.db.
 //
-//   Collector collector({.run_folder = folder, .samplers = all_samplers(), .job = &group, .meta =
-//   {{"version", "1.0"}, …}}); environment["BEDPLATE_TRACE"] = collector.ring_path();     // before
-//   the job starts collector.start(root_pid);                                 // as soon as the
-//   job's first process exists … collector.status() for a live line, collector.process_ended(pid,
-//   status) for each child that was waited for … collector.meta("exit_code", "0"); collector.stop(5
-//   * kSecond);                               // last samples, what the ring still holds, run.db
-//   closed for (const auto& remark : collector.remarks()) …           // "recording stopped after
-//   12 s: disk full"
+//   Collector collector({.run_folder = folder, .samplers = all_samplers(), .job = &group});
+//   environment["BEDPLATE_TRACE"] = collector.ring_path();  // before the job starts
+//   collector.start(root_pid);             // as soon as the job's first process exists
+//   collector.process_ended(pid, status);  // for each child that was waited for
+//   collector.meta("exit_code", "0");
+//   collector.stop(5 * kSecond);           // last samples; run.db closed
+//   for (const auto& remark : collector.remarks()) …  // "the recording stopped after 12 s: …"
 //
 // Construction makes run.db and the ring and throws Error{kNoSpace | kIo | kPermission | kNotFound}
 // when it cannot. From start() on nothing throws and nothing waits for the job: what fails ends the
@@ -41,18 +40,18 @@
 namespace bedplate::probe {
 
 struct CollectorOptions {
-  std::filesystem::path run_folder;  // exists and is writable; run.db appears in it
-  std::filesystem::path
-      hook_folder;  // what the job's PYTHONPATH begins with; empty: no hook was given
+  // Exists and is writable; run.db appears in it.
+  std::filesystem::path run_folder;
+  // What the job's PYTHONPATH begins with; empty: no hook was given.
+  std::filesystem::path hook_folder;
   std::span<const SamplerPart* const> samplers;  // all_samplers(), or a test's own
   const os::HostRoot* host = nullptr;            // null: this machine
   const os::CgroupTree* cgroups = nullptr;       // null: as found on `host`
-  const os::JobCgroup* job = nullptr;  // null: the job's processes are found by their parents
+  const os::JobCgroup* job = nullptr;            // null: the job is its first process's family
   pid_t reaper = 0;  // the job's orphans become this process's children; 0: no such
   double hz = 2;     // samples a second, 0.1 … 20
-  std::map<std::string, std::string> meta;  // keys of run_meta that the caller knows
-  std::map<std::string, std::string>
-      machine;  // beside the raw files the collector adds: "host.json" → text
+  std::map<std::string, std::string> meta;     // keys of run_meta that the caller knows
+  std::map<std::string, std::string> machine;  // beside the raw files: "host.json" → text
   RunLimits limits;
   const Clock* clock = nullptr;  // null: the machine's
 };
@@ -60,14 +59,12 @@ struct CollectorOptions {
 // What a live line shows. Shares are 0…1.
 struct CollectorStatus {
   Nanos elapsed = 0;
-  int processes = 0;       // of the job, now
-  int ranks = 0;           // of them, those that make steps
-  std::int64_t steps = 0;  // of the rank with most
-  std::optional<Nanos>
-      step_time;  // median of the last 5 s over all ranks; nullopt: no step ended in them
-  std::optional<double> input_share;  // of those steps' time
-  std::optional<double>
-      cpu_pressure;  // PSI "some" of the last tick: of the job's group, else of the host
+  int processes = 0;                   // of the job, now
+  int ranks = 0;                       // of them, those that make steps
+  std::int64_t steps = 0;              // of the rank with most
+  std::optional<Nanos> step_time;      // median of the last 5 s; nullopt: no step ended in them
+  std::optional<double> input_share;   // of those steps' time
+  std::optional<double> cpu_pressure;  // PSI "some" of the last tick: the job's, else the host's
   std::optional<double> memory_pressure;
   std::optional<double> io_pressure;
   std::int64_t events = 0;

@@ -40,8 +40,8 @@ inline constexpr std::string_view kCommand = "command";  // JSON array of argume
 inline constexpr std::string_view kFolder = "working_folder";
 inline constexpr std::string_view kStartedUnixNs = "started_unix_ns";
 inline constexpr std::string_view kStartedMonotonicNs = "started_monotonic_ns";
-inline constexpr std::string_view kDurationNs =
-    "duration_ns";  // absent while the run goes on and after a kill -9
+// Absent while the run goes on and after a kill -9.
+inline constexpr std::string_view kDurationNs = "duration_ns";
 inline constexpr std::string_view kExitCode = "exit_code";  // of the job: 128 + signal when killed
 inline constexpr std::string_view kSignal = "signal";       // number, when killed
 inline constexpr std::string_view kRootPid = "root_pid";
@@ -59,9 +59,8 @@ inline constexpr std::string_view kClockSteps = "wall_clock_steps_ns";  // JSON 
 // first; of ended processes, the series with the fewest samples go when there is no room for new
 // ones (meta "series_dropped").
 struct RunLimits {
-  std::int64_t bytes =
-      54 *
-      kMiB;  // pages in use; beyond it the three totals below shrink, whatever the values' size
+  // Of pages in use; beyond it the three totals below shrink, whatever the values' size.
+  std::int64_t bytes = 54 * kMiB;
   std::int64_t samples = 1'500'000;  // over all series, at about 7 bytes
   std::int64_t samples_per_series = 20'000;
   std::int64_t series = 30'000;  // with the step and event lists of each process
@@ -69,11 +68,11 @@ struct RunLimits {
   std::int64_t steps_per_process = 50'000;
   std::int64_t events = 800'000;  // over all processes, at 12 to 16 bytes
   std::int64_t events_per_process = 200'000;
-  std::int64_t notes =
-      20'000;  // the last tenth is kept for "exception" and "exit" (meta "notes_dropped")
+  // The last tenth is kept for "exception" and "exit"; the rest is counted: meta "notes_dropped".
+  std::int64_t notes = 20'000;
   std::int64_t note_bytes = 3 * kMiB;
-  std::int64_t processes =
-      20'000;  // short-lived ones beyond it are only counted (meta "processes_dropped")
+  // Short-lived ones beyond it are only counted: meta "processes_dropped".
+  std::int64_t processes = 20'000;
   std::int64_t process_bytes = 4 * kMiB;  // of command lines; beyond it they are cut to 80 bytes
   std::int64_t machine_bytes = 2 * kMiB;
 };

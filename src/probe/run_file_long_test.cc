@@ -190,7 +190,9 @@ TEST(RunFileLong, ADayStaysBelow64MiBAndTotalsAreExact) {
     EXPECT_GT(list.back().start, clock.now() - kSecond);
     // The first fifth is from the beginning, the rest from the end.
     EXPECT_LT(list[list.size() / 8].start, clock.now() / 3);
-    if (kHours == 24) EXPECT_GT(list[list.size() / 4].start, clock.now() / 2);
+    if (kHours == 24) {
+      EXPECT_GT(list[list.size() / 4].start, clock.now() / 2);
+    }
   }
   EXPECT_LE(events, limits.events);
 }

@@ -3,16 +3,18 @@
 //
 // A stream is one series, or the steps or the events of one process. What arrives is kept in memory
 // and, at each flush, also written as "tail" rows; every 128 flushes (or earlier, by amount) it is
-// folded into blocks of up to 128 items and the tail is emptied. So a flush costs a page or two, a
-// block costs its bytes once, and a crash loses what came after the last flush.
+// folded into blocks of up to 128 items (64 steps) and the tail is emptied. So a flush costs a page
+// or two, a block costs its bytes once, and a crash loses what came after the last flush.
 //
 // Thinning (block_thinning.cc) works on blocks: of those older than the newest quarter, the ones of
-// the lowest level are joined in pairs and halved, which raises their level. The older part of a
-// long run so has one even spacing, the newest part all of it.
-//   samples: every second goes, the first and the last of a stream stay: a counter's total is
-//   exact, its course is coarser; steps: pairs of the same kind (evaluation or not) are merged:
-//   weights and phases add up, `longest` is kept; events: not halved; the first fifth of what may
-//   stay is kept, then the oldest go.
+// the lowest level are joined and halved, which raises their level. The older part of a long run so
+// has one even spacing, the newest part all of it.
+//
+// - Samples: every second goes, the first and the last of a stream stay, so that a counter's total
+//   is exact.
+// - Steps: pairs of the same kind (evaluation or not) are merged. Weights and phases add up,
+//   `longest` is kept.
+// - Events are not halved: the first fifth of what may stay is kept, then the oldest go.
 #pragma once
 
 #include <cstdint>
