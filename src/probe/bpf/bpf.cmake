@@ -7,12 +7,13 @@ foreach(name sched block reclaim dirty journal tcp exit fuse)
     OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${object}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/bpf
     # -g makes the BTF that relocation needs.
-    COMMAND ${BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter -Werror
+    COMMAND ${BPF_CLANG} -target bpf -mcpu=v3 -O2 -g -Wall -Wextra -Wno-unused-parameter
+            $<$<BOOL:${BEDPLATE_WERROR}>:-Werror>
             -isystem /usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -c ${CMAKE_CURRENT_SOURCE_DIR}/bpf/${name}.bpf.c
             -o ${CMAKE_CURRENT_BINARY_DIR}/${object}
     DEPENDS bpf/${name}.bpf.c bpf/kernel.bpf.h bpf/shared.h
     COMMENT "Building BPF object ${name}"
-    VERBATIM)
+    VERBATIM COMMAND_EXPAND_LISTS)
   list(APPEND bpf_objects ${name}.bpf.o)
 endforeach()
 bedplate_embed(bedplate_probe bpf_objects ${CMAKE_CURRENT_BINARY_DIR}/bpf ${bpf_objects})

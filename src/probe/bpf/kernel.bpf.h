@@ -31,12 +31,21 @@ struct signal_struct {
   unsigned int flags;
   int group_exit_code;
 };
+struct sched_entity {
+  unsigned long long sum_exec_runtime;
+};
+struct sched_info {
+  unsigned long long run_delay;
+};
 struct task_struct {
   int pid;
   int tgid;
   unsigned int __state;
   unsigned int in_iowait : 1;
   int exit_code;
+  unsigned long long start_time;
+  struct sched_entity se;
+  struct sched_info sched_info;
   struct signal_struct* signal;
   struct task_struct* group_leader;
   char comm[16];

@@ -1,15 +1,21 @@
 /* How long the job's tasks waited for a processor, and how long they were blocked, by reason.
  *
- * A task enters the map `off` when it leaves its processor, while it is the current task and its group can be asked for; it
- * stays known there until it runs again, so that wake-ups and switches of other tasks cost one look-up. */
+ * Only the task that leaves its processor is looked at: it is the current one, so its group can be asked for, and switches
+ * between others cost a few nanoseconds. The kernel keeps for every task how long it ran and how long it was queued; what is
+ * left of the time between two leavings, it was blocked. So no wake-up needs to be seen. A wait is added when the task leaves
+ * its processor the next time. */
 #include "kernel.bpf.h"
 
 SUMS(bpf_sched_sums)
 
-enum reason { QUEUED = 1, BLOCKED_IO = 2, BLOCKED_OTHER = 3 };
+enum reason { PREEMPTED = 0, BLOCKED_IO = 1, BLOCKED_OTHER = 2 };
 
-struct off {
+/* A task as it was when it left its processor last. */
+struct left {
+  __u64 started; /* tells it from an earlier task with its number */
   __u64 at;
+  __u64 run_delay;
+  __u64 executed;
   __u64 reason;
 };
 
@@ -17,8 +23,8 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 16384);
   __type(key, __u32);
-  __type(value, struct off);
-} off SEC(".maps");
+  __type(value, struct left);
+} tasks SEC(".maps");
 
 #define TASK_DEAD 0x80
 
@@ -27,53 +33,43 @@ static __always_inline long state_of(struct task_struct* task) {
   return ((struct task_struct___old*)task)->state;
 }
 
-static __always_inline void add(__u64 reason, __u64 ns) {
-  struct bpf_sched_sums* to = my_sums();
-  if (!to) return;
-  if (reason == QUEUED) ADD(to->run_delay_ns, ns);
-  if (reason == BLOCKED_IO) ADD(to->offcpu_io_ns, ns);
-  if (reason == BLOCKED_OTHER) ADD(to->offcpu_other_ns, ns);
-}
-
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct* prev, struct task_struct* next) {
-  const __u32 coming = next->pid;
-  if (coming != 0) {
-    const struct off* since = bpf_map_lookup_elem(&off, &coming);
-    if (since) {
-      add(since->reason, bpf_ktime_get_ns() - since->at);
-      bpf_map_delete_elem(&off, &coming);
-    }
-  }
-  const __u32 going = prev->pid;
-  if (going == 0 || !in_job()) return 0;
+int BPF_PROG(on_switch, bool preempt, struct task_struct* prev) {
+  const __u32 pid = prev->pid;
+  if (pid == 0 || !in_job()) return 0;
+  struct bpf_sched_sums* to = my_sums();
+  if (!to) return 0;
+
   const long state = state_of(prev);
-  if (state & TASK_DEAD) return 0;
-  struct off now = {.at = bpf_ktime_get_ns(), .reason = QUEUED};
+  struct left now = {
+      .started = prev->start_time,
+      .at = bpf_ktime_get_ns(),
+      .run_delay = prev->sched_info.run_delay,
+      .executed = prev->se.sum_exec_runtime,
+  };
   /* A task that is preempted on its way to sleep is still queued. */
   if (!preempt && state != 0) now.reason = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? BLOCKED_IO : BLOCKED_OTHER;
-  bpf_map_update_elem(&off, &going, &now, BPF_ANY);
-  return 0;
-}
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct* task) {
-  const __u32 pid = task->pid;
-  struct off* since = bpf_map_lookup_elem(&off, &pid);
-  if (!since || since->reason == QUEUED) return 0;
-  const __u64 now = bpf_ktime_get_ns();
-  add(since->reason, now - since->at);
-  since->at = now;
-  since->reason = QUEUED;
-  return 0;
-}
-
-/* A new task waits for its first turn. Its maker is the current one, and in the same group. */
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(on_wakeup_new, struct task_struct* task) {
-  if (!in_job()) return 0;
-  const __u32 pid = task->pid;
-  const struct off now = {.at = bpf_ktime_get_ns(), .reason = QUEUED};
-  bpf_map_update_elem(&off, &pid, &now, BPF_ANY);
+  struct left* last = bpf_map_lookup_elem(&tasks, &pid);
+  if (last && last->started == now.started) {
+    /* Interrupts are off at a switch: nobody else adds to this processor's slot. */
+    const __u64 queued = now.run_delay - last->run_delay;
+    to->run_delay_ns += queued;
+    const __u64 passed = now.at - last->at;
+    const __u64 accounted = queued + (now.executed - last->executed);
+    if (passed > accounted) {
+      if (last->reason == BLOCKED_IO) to->offcpu_io_ns += passed - accounted;
+      if (last->reason == BLOCKED_OTHER) to->offcpu_other_ns += passed - accounted;
+    }
+    if (state & TASK_DEAD) {
+      bpf_map_delete_elem(&tasks, &pid);
+    } else {
+      *last = now;
+    }
+    return 0;
+  }
+  /* Of a task that is older than the watching, the past does not count. */
+  if (now.started >= job.since) to->run_delay_ns += now.run_delay;
+  if (!(state & TASK_DEAD)) bpf_map_update_elem(&tasks, &pid, &now, BPF_ANY);
   return 0;
 }

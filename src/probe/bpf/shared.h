@@ -8,6 +8,7 @@ struct bpf_job {
   long long level;               /* its depth in the tree; -1: not known, every level is looked at */
   unsigned long long pid_ns_dev; /* the PID namespace that process numbers are of; 0: the first one */
   unsigned long long pid_ns_ino;
+  unsigned long long since; /* CLOCK_MONOTONIC at the beginning of the watching */
 };
 
 /* bpf.sched */

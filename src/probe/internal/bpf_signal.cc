@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -96,6 +97,7 @@ long long level_of(const os::CgroupTree& tree, const os::Cgroup& group) {
 
 bpf_job describe_job(const SampleContext& context) {
   bpf_job job{};
+  job.since = static_cast<unsigned long long>(real_clock().now());
   struct stat status {};
   if (inode_of("/proc/self/ns/pid") != kFirstPidNamespace &&
       ::stat("/proc/self/ns/pid", &status) == 0) {

@@ -1,6 +1,6 @@
 // How long the job's tasks waited for a processor and were blocked, by reason, summed in the kernel
-// at every switch: exact also for threads that live shorter than a tick. A wait is added when it
-// ends.
+// at every switch: exact also for threads that live shorter than a tick. A wait is added when the
+// thread leaves its processor again.
 #include "probe/bpf/shared.h"
 #include "probe/internal/bpf_signal.h"
 
