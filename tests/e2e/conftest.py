@@ -1,0 +1,32 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import support  # noqa: E402
+
+
+def pytest_configure(config):
+    if not os.access(support.BEDPLATE, os.X_OK):
+        pytest.exit(f"no program to test at {support.BEDPLATE}: build it, or set BEDPLATE", 3)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Starts programs in terminals of their own and ends what a failed test leaves."""
+    opened = []
+
+    def open_terminal(*command, **more):
+        more.setdefault("cwd", tmp_path)
+        opened.append(support.Terminal(*command, **more))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
