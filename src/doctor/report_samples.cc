@@ -228,9 +228,15 @@ probe::Series counter(std::string subject, std::string metric, std::string sourc
   for (Nanos t = 0; t <= duration; t += 500 * kMillisecond) {
     const bool middle = t > duration / 3 && t <= 2 * duration / 3;
     if (t > 0) value += 0.5 * (middle ? busy : rate);
-    const auto whole = static_cast<std::int64_t>(value);
-    if (series.samples.empty() || series.samples.back().value != whole)
-      series.samples.push_back({t, whole});
+    // As the run file keeps it: an unchanged value is not stored again, but the last before a
+    // change is.
+    const probe::Sample now{t, static_cast<std::int64_t>(value)};
+    auto& samples = series.samples;
+    const std::size_t n = samples.size();
+    const bool stands =
+        n >= 2 && samples[n - 1].value == now.value && samples[n - 2].value == now.value;
+    if (stands) samples.pop_back();
+    samples.push_back(now);
   }
   return series;
 }

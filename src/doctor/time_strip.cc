@@ -24,19 +24,6 @@ Nanos sampling_period(const probe::RunData& run) {
   return hz > 0.001 && hz < 1e6 ? static_cast<Nanos>(1e9 / hz) : kSecond / 2;
 }
 
-// Until the recorded end or, when there is none, the last thing that was recorded.
-Nanos end_of(const probe::RunData& run) {
-  if (const auto duration = to_int(meta(run, probe::run_meta::kDurationNs));
-      duration && *duration > 0)
-    return *duration;
-  Nanos end = 0;
-  for (const auto& series : run.series) {
-    if (!series.samples.empty()) end = std::max(end, series.samples.back().t);
-  }
-  for (const auto& step : run.steps) end = std::max(end, step.start + step.duration);
-  return end;
-}
-
 // What a lane shows during a window; nullopt: not recorded then.
 using Reader = std::function<std::optional<double>(Window)>;
 
@@ -254,6 +241,18 @@ bool Lane::quiet() const {
   return false;
 }
 
+Nanos end_of(const probe::RunData& run) {
+  if (const auto duration = to_int(meta(run, probe::run_meta::kDurationNs));
+      duration && *duration > 0)
+    return *duration;
+  Nanos end = 0;
+  for (const auto& series : run.series) {
+    if (!series.samples.empty()) end = std::max(end, series.samples.back().t);
+  }
+  for (const auto& step : run.steps) end = std::max(end, step.start + step.duration);
+  return end;
+}
+
 TimeStrip make_time_strip(const probe::RunData& run, std::size_t columns) {
   TimeStrip strip;
   strip.end = end_of(run);
@@ -262,7 +261,7 @@ TimeStrip make_time_strip(const probe::RunData& run, std::size_t columns) {
   fill_steps(run, strip);
 
   const Nanos period = sampling_period(run);
-  const SeriesView series(run, period, strip.end);
+  const SeriesView series(run, strip.end);
   std::vector<LaneRecipe> recipes;
   add_cpu(series, strip.end, recipes);
   add_pressure(series, recipes);

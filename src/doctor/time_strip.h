@@ -59,6 +59,9 @@ struct TimeStrip {
   }
 };
 
+// The run's recorded end or, when there is none, the last thing that was recorded.
+Nanos end_of(const probe::RunData& run);
+
 TimeStrip make_time_strip(const probe::RunData& run, std::size_t columns);
 
 std::string level_text(LaneUnit unit, double value);  // "43 %", "1.8 cores", "40 MiB/s"
