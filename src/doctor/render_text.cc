@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "doctor/layout.h"
+#include "doctor/phase_bar.h"
 #include "doctor/text_page.h"
 #include "doctor/time_strip.h"
 #include "doctor/words.h"
@@ -23,82 +24,6 @@ namespace {
 constexpr std::size_t kMostColumns = 100;
 constexpr std::size_t kFewestColumns = 40;
 constexpr std::size_t kMostRanks = 8;
-
-struct PhaseLook {
-  std::string_view glyph;  // tells the phases apart where there is no colour
-  Ink ink;
-};
-
-// In the order of probe::Phase.
-constexpr std::array<PhaseLook, probe::kPhaseCount> kPhaseLooks = {{{"░", Ink::kYellow},
-                                                                    {"▚", Ink::kMagenta},
-                                                                    {"█", Ink::kGreen},
-                                                                    {"▒", Ink::kBlue},
-                                                                    {"▓", Ink::kCyan},
-                                                                    {"▞", Ink::kRed},
-                                                                    {"▟", Ink::kMagenta},
-                                                                    {"·", Ink::kDim}}};
-
-std::string repeated(std::string_view glyph, std::size_t times) {
-  std::string out;
-  for (std::size_t i = 0; i < times; ++i) out += glyph;
-  return out;
-}
-
-// Cells a phase, by largest remainder: they sum to `width` whenever anything is there.
-std::array<std::size_t, probe::kPhaseCount> cells_of(const std::map<std::string, double>& phases,
-                                                     std::size_t width) {
-  std::array<double, probe::kPhaseCount> shares{};
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const auto found = phases.find(std::string(probe::kPhaseNames[i]));
-    if (found != phases.end() && found->second > 0) shares[i] = found->second;
-  }
-  std::array<std::size_t, probe::kPhaseCount> cells{};
-  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (!(total > 0) || !std::isfinite(total)) return cells;
-  std::array<std::size_t, probe::kPhaseCount> order{};
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto exact = [&](std::size_t i) { return shares[i] / total * static_cast<double>(width); };
-  std::size_t left = width;
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    left -= cells[i] = static_cast<std::size_t>(exact(i));
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return exact(a) - std::floor(exact(a)) > exact(b) - std::floor(exact(b));
-  });
-  for (std::size_t i = 0; i < left && i < order.size(); ++i) ++cells[order[i]];
-  return cells;
-}
-
-std::string bar(const TextPage& page, const std::map<std::string, double>& phases,
-                std::size_t width) {
-  std::string out;
-  const auto cells = cells_of(phases, width);
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    out += page.ink(repeated(kPhaseLooks[i].glyph, cells[i]), kPhaseLooks[i].ink);
-  return out;
-}
-
-// "░ input wait 41 %   █ compute 39 %", broken between entries; what is below 0.05 % is left out.
-void legend(TextPage& page, const std::map<std::string, double>& phases) {
-  std::string line = "  ";
-  std::size_t used = 2;
-  for (std::size_t i = 0; i < kPhaseLooks.size(); ++i) {
-    const auto found = phases.find(std::string(probe::kPhaseNames[i]));
-    if (found == phases.end() || !(found->second >= 0.0005)) continue;
-    const std::string words =
-        fmt::format(" {} {}", phase_label(found->first), human_share(found->second));
-    const std::size_t wide = 1 + columns(words);
-    if (used > 2 && used + 3 + wide > page.width()) {
-      page.line(line);
-      line = "  ";
-      used = 2;
-    }
-    if (used > 2) line += "   ", used += 3;
-    line += page.ink(kPhaseLooks[i].glyph, kPhaseLooks[i].ink) + words;
-    used += wide;
-  }
-  if (used > 2) page.line(line);
-}
 
 void head(TextPage& page, const Report& report) {
   std::vector<std::string> parts = {"run " + report.run_id};
@@ -135,8 +60,8 @@ void steps(TextPage& page, const Report& report) {
   page.heading("STEPS",
                fmt::format("{} steps a rank, median {}, 99th percentile {}", thousands(all.count),
                            milliseconds_text(all.median_ms), milliseconds_text(all.p99_ms)));
-  page.line("  " + bar(page, all.phases, page.width() - 2));
-  legend(page, all.phases);
+  page.line("  " + phase_bar(page, all.phases, page.width() - 2));
+  phase_legend(page, all.phases);
   if (all.ranks.size() < 2) return;
   const auto shown = ranks_to_show(all, kMostRanks);
   for (const RankSteps* rank : shown) {
@@ -145,7 +70,7 @@ void steps(TextPage& page, const Report& report) {
         fit(rank->rank >= 0 ? fmt::format("rank {}", rank->rank) : fmt::format("pid {}", rank->pid),
             11),
         fit(milliseconds_text(rank->median_ms), 8));
-    page.line(label + bar(page, rank->phases, page.width() - columns(label)));
+    page.line(label + phase_bar(page, rank->phases, page.width() - columns(label)));
   }
   if (shown.size() < all.ranks.size()) {
     page.paragraph(2,
