@@ -77,6 +77,35 @@ def test_every_collective_is_seen_once(run, trace, torchrun):
     assert [p for p in trace.processes() if p.role == 3]  # torchrun itself is no rank
 
 
+def test_a_torch_that_was_imported_before_the_hook(run, trace):
+    """A .pth file may do that: names that are out already are pointed at the wrappers."""
+    run(
+        """
+        import os, sys
+        import torch, torch.distributed as dist
+        from torch.distributed import all_reduce
+        from torch.utils.data import DataLoader
+        sys.path.insert(0, os.environ["LATER"])
+        os.environ["BEDPLATE_TRACE"] = os.environ["LATER_TRACE"]
+        import _bedplate_hook
+        _bedplate_hook.arm()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        all_reduce(torch.ones(1))
+        dist.all_reduce(torch.ones(1))
+        next(iter(DataLoader([1, 2])))
+        torch.save(1, "a.pt")
+        torch.nn.Linear(1, 1)(torch.ones(1)).backward()
+        """,
+        hooked=False,
+        LATER=trace.hook,
+        LATER_TRACE=trace.path,
+    )
+    (process,) = trace.processes()
+    assert [o[0] for o in operations(process)] == [ALL_REDUCE, ALL_REDUCE]
+    assert process.count("CHECKPOINT") == process.count("BACKWARD") == 1
+    assert process.count("INPUT_WAIT") == 2
+
+
 def test_waiting_for_the_other_rank_shows_in_the_collective(run, trace, torchrun):
     run(
         START

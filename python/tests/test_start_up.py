@@ -213,3 +213,37 @@ def test_the_callers_descriptors_and_threads_stay_as_they_were(run, trace, pytho
     assert result.stderr == ""
     with open(out) as file:
         assert file.read() == "flushed at the very end"
+
+
+def test_a_run_inside_a_run_has_one_hook(run, trace, python):
+    import shutil
+
+    outer = os.path.join(trace.run, "outer")
+    shutil.copytree(trace.hook, outer)
+    package = os.path.join(os.path.dirname(__file__), "..")
+    result = run(
+        """
+        import sys, bedplate, _bedplate_hook
+        bedplate.step()
+        print([p for p in sys.path if p.endswith(("hook", "outer"))], "sitecustomize" in sys.modules)
+        print(_bedplate_hook.__file__.split("/")[-3], len([f for f in sys.meta_path
+              if type(f).__name__ == "_TorchFinder"]))
+        """,
+        python=python,
+        PYTHONPATH=os.pathsep.join((outer, package)),
+    )
+    assert result.stdout == "[] False\nhook 1\n"
+    assert trace.processes()[0].count("USER_STEP") == 1
+
+
+def test_a_child_with_a_pythonpath_of_its_own_runs_without_the_hook(run, trace, python):
+    result = run(
+        """
+        import os, subprocess, sys
+        words = [sys.executable, "-c", "import sys; print('_bedplate_hook' in sys.modules)"]
+        env = dict(os.environ, PYTHONPATH="/somewhere/else")
+        print(subprocess.run(words, env=env, stdout=subprocess.PIPE).stdout.decode().strip())
+        """,
+        python=python,
+    )
+    assert (result.stdout, result.stderr) == ("False\n", "")

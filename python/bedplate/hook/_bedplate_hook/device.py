@@ -30,8 +30,10 @@ def compiling():
 
 def set_compiler(torch):
     global _is_compiling
-    compiler = getattr(torch, "compiler", None)
-    _is_compiling = getattr(compiler, "is_compiling", None)
+    for home in (getattr(torch, "compiler", None), getattr(torch, "_utils", None)):  # 2.1: _utils
+        _is_compiling = getattr(home, "is_compiling", None)
+        if _is_compiling is not None:
+            return
 
 
 # --- timed events ---------------------------------------------------------------------------

@@ -60,13 +60,17 @@ def _describe(loader, number):
         value = getattr(loader, name, None)
         return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)[:80]
 
+    batch_size = plain("batch_size")
+    if batch_size is None:  # a batch_sampler decides
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+        batch_size = size if isinstance(size, int) else None
     dataset = type(getattr(loader, "dataset", None))
     context = getattr(loader, "multiprocessing_context", None)
     start = getattr(context, "get_start_method", None)
     return {
         "id": number,
         "num_workers": plain("num_workers"),
-        "batch_size": plain("batch_size"),
+        "batch_size": batch_size,
         "prefetch_factor": plain("prefetch_factor"),
         "pin_memory": plain("pin_memory"),
         "persistent": plain("persistent_workers"),
@@ -171,8 +175,12 @@ def _timed_fetch(original):
         files.counting = True
         before = usage(thread)
         began = now()
+        batch = True
         try:
             return original(self, possibly_batched_index)
+        except StopIteration:
+            batch = False
+            raise
         finally:
             ended = now()
             after = usage(thread)
@@ -180,7 +188,9 @@ def _timed_fetch(original):
             files.counting = False
             user = int((after.ru_utime - before.ru_utime) * 1e6)
             system = int((after.ru_stime - before.ru_stime) * 1e6)
-            ring.emit(ring.FETCH, began, ended, user & 0xFFFFFFFF | (system & 0xFFFFFFFF) << 32)
+            if batch:
+                cpu = user & 0xFFFFFFFF | (system & 0xFFFFFFFF) << 32
+                ring.emit(ring.FETCH, began, ended, cpu)
             if files.opened:
                 files.flush(ended)
 
