@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -39,9 +40,13 @@ std::optional<int> descriptor_named_by(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
-}  // namespace
+using Produce = std::function<void(const WritePiece&)>;
 
-void write_durably(const std::filesystem::path& path, std::string_view bytes) {
+void write_pieces(int fd, const Produce& produce, const std::string& what) {
+  produce([&](std::string_view piece) { write_all(fd, piece, what); });
+}
+
+void replace_durably(const std::filesystem::path& path, const Produce& produce) {
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   static std::atomic<int> writes{0};
   const std::string temporary =
@@ -51,7 +56,7 @@ void write_durably(const std::filesystem::path& path, std::string_view bytes) {
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd) throw errno_error(errno, what);
   try {
-    write_all(fd.get(), bytes, what);
+    write_pieces(fd.get(), produce, what);
     if (::fsync(fd.get()) != 0) throw errno_error(errno, what);
     if (::close(fd.release()) != 0) throw errno_error(errno, what);
     if (::rename(temporary.c_str(), path.c_str()) != 0) throw errno_error(errno, what);
@@ -68,10 +73,20 @@ void write_durably(const std::filesystem::path& path, std::string_view bytes) {
   }
 }
 
+}  // namespace
+
+void write_durably(const std::filesystem::path& path, std::string_view bytes) {
+  replace_durably(path, [&](const WritePiece& write) { write(bytes); });
+}
+
 void write_output(const std::filesystem::path& path, std::string_view bytes) {
+  write_output(path, [&](const WritePiece& write) { write(bytes); });
+}
+
+void write_output(const std::filesystem::path& path, const Produce& produce) {
   const std::string what = fmt::format("cannot write {}", path.string());
   if (const auto fd = descriptor_named_by(path)) {
-    write_all(*fd, bytes, what);
+    write_pieces(*fd, produce, what);
     return;
   }
   std::error_code error;
@@ -79,16 +94,16 @@ void write_output(const std::filesystem::path& path, std::string_view bytes) {
   const auto status =
       error ? std::filesystem::symlink_status(path, error) : std::filesystem::status(target, error);
   if (!std::filesystem::exists(status)) {
-    write_durably(path, bytes);
+    replace_durably(path, produce);
     return;
   }
   if (std::filesystem::is_regular_file(status)) {
-    write_durably(target, bytes);
+    replace_durably(target, produce);
     return;
   }
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw errno_error(errno, what);
-  write_all(fd.get(), bytes, what);
+  write_pieces(fd.get(), produce, what);
 }
 
 }  // namespace bedplate::os

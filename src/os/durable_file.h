@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string_view>
 
 namespace bedplate::os {
@@ -20,5 +21,12 @@ void write_durably(const std::filesystem::path& path, std::string_view bytes);
 // what is no regular file (a pipe, a terminal) the bytes are written straight, and to /dev/stdout,
 // /dev/stderr and /dev/fd/N through that very descriptor: behind what was written there before.
 void write_output(const std::filesystem::path& path, std::string_view bytes);
+
+// The same for what is made piece by piece and need not fit into memory: `produce` is called once
+// and hands its pieces to the function that it is given. An exception of `produce` passes through,
+// as after a failure of ours.
+using WritePiece = std::function<void(std::string_view)>;
+void write_output(const std::filesystem::path& path,
+                  const std::function<void(const WritePiece&)>& produce);
 
 }  // namespace bedplate::os

@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "os/host_root.h"
 #include "os/test_folder.h"
 #include "os/unique_fd.h"
 
@@ -87,6 +88,23 @@ TEST(WriteOutput, ANameOfADescriptorIsThatDescriptor) {
   write_output(fmt::format("/dev/fd/{}", fd.get()), "second ");
   write_output(fmt::format("/proc/self/fd/{}", fd.get()), "third");
   EXPECT_EQ(contents(file), "first second third");
+}
+
+TEST(WriteOutput, PiecesAppearTogetherOrNotAtAll) {
+  const TestFolder folder;
+  const auto path = folder.path() / "trace.json";
+  write_output(path, [](const WritePiece& write) {
+    write("one ");
+    write("two");
+  });
+  EXPECT_EQ(HostRoot(folder.path()).read("/trace.json"), "one two");
+  const auto fails = [](const WritePiece& write) {
+    write("half");
+    throw Error(Code::kInternal, "the producer failed");
+  };
+  EXPECT_THROW(write_output(path, fails), Error);
+  EXPECT_EQ(HostRoot(folder.path()).read("/trace.json"), "one two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 }  // namespace
