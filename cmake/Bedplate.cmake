@@ -23,7 +23,13 @@ if(MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
 add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # "a" + std::string warns falsely (GCC bug 105651, mended in 13).
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 if(BEDPLATE_WERROR)
   add_compile_options(-Werror)
 endif()
