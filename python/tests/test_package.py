@@ -86,3 +86,11 @@ def test_the_event_loop_is_not_needed_for_plain_use(bedplate):
         return 3
 
     assert asyncio.run(coroutine()) == 3
+
+
+def test_the_binary_embeds_every_file_of_the_hook():
+    listed = (PACKAGE.parent / "src" / "cli" / "CMakeLists.txt").read_text()
+    hook = PACKAGE / "bedplate" / "hook"
+    files = [str(path.relative_to(hook)) for path in hook.rglob("*.py")]
+    assert len(files) > 10
+    assert [name for name in files if name not in listed] == []

@@ -12,10 +12,11 @@ handlers and from gc callbacks: the lock is reentrant and held for a microsecond
 
 import functools
 import os
-import struct
 import sys
 import threading
 from time import monotonic_ns as now
+
+from .claim import CLOSED, SLOT_HEADER, claim_slot, rank_or_environment
 
 # Kinds of records. Numbers are the protocol's, shared with the collector and bedplate/trace.h.
 STEP = 1
@@ -42,60 +43,16 @@ ROLE_RANK = 1
 ROLE_WORKER = 2
 ROLE_OTHER = 3
 
-_FREE, _CLAIMED, _CLOSED = 0, 1, 2
-_MAGIC = b"BEDPTRC1"
-_FILE_HEADER = 4096
-_SLOT_HEADER = 128
-_RECORD = 32
-_OFF_NEXT_HINT = 32
 # Byte offsets inside a slot's header that are written after the claim.
 _OFF_RANK, _OFF_TEXT_USED, _OFF_TEXT_LOST = 12, 48, 52
 _OFF_WORLD, _OFF_LOCAL_RANK, _OFF_ROLE, _OFF_DUMP_SIGNAL = 56, 60, 64, 72
 # 64-bit words of the header that every event touches.
 _WORD_HEAD, _WORD_OPEN_SINCE, _WORD_OPEN_KIND = 3, 4, 5
 
-_CLAIM_PATIENCE_NS = 50_000_000
 # Longest value of a text line, in characters, and what other lines leave free at the end of the text
 # area: an exception with its traceback must always find room.
 LINE_LIMIT = 8192
 _EXCEPTION_ROOM = 6144
-
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_LOCAL_VARIABLES = (
-    "LOCAL_RANK",
-    "SLURM_LOCALID",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-)
-
-
-class Unavailable(Exception):
-    """There is no usable ring; the text says why."""
-
-
-class _Slot:
-    """A mapped slot. Owns the mapping; `words` is the slot as 64-bit integers."""
-
-    def __init__(self, mapping, delta, slot_bytes, text_bytes, records):
-        self.mapping = mapping
-        self.base = delta
-        self.view = memoryview(mapping)
-        self.slice = self.view[delta : delta + slot_bytes]
-        self.words = self.slice.cast("Q")
-        self.text_bytes = text_bytes
-        self.text_used = 0
-        self.text_lost = 0
-        self.first_record = (_SLOT_HEADER + text_bytes) // 8
-        self.mask = records - 1
-
-    def put(self, format_, offset, value):
-        struct.pack_into("=" + format_, self.mapping, self.base + offset, value)
-
-    def unmap(self):
-        for view in (self.words, self.slice, self.view):
-            view.release()
-        self.mapping.close()
 
 
 class _State:
@@ -134,7 +91,8 @@ def claim():
             return state.slot
         state.claiming = True  # a gc callback or signal handler of this very thread goes without
         try:
-            state.slot = _claim_slot(state)
+            state.slot = claim_slot(state.role, _rank)
+            _mappings.append(state.slot.mapping)
         except Exception as problem:
             _note_in_run_folder("%s: %s" % (type(problem).__name__, problem))
         finally:
@@ -142,113 +100,6 @@ def claim():
     if state.slot is not None:
         _after_claim(state)
     return state.slot
-
-
-def _claim_slot(state):
-    path = os.environ.get("BEDPLATE_TRACE")
-    if not path:
-        raise Unavailable("BEDPLATE_TRACE is not set")
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        header = os.pread(descriptor, 40, 0)
-        if len(header) < 40 or header[:8] != _MAGIC:
-            raise Unavailable("%s is not a Bedplate trace" % path)
-        slots, slot_bytes, records, text_bytes, first = struct.unpack_from("=IIIII", header, 8)
-        if (
-            not slots
-            or not records
-            or records & (records - 1)
-            or (text_bytes | slot_bytes | first) & 7
-            or first < _FILE_HEADER
-            or slot_bytes < _SLOT_HEADER + text_bytes + records * _RECORD
-        ):
-            raise Unavailable("%s has a header this hook does not understand" % path)
-        _lock_byte(descriptor)
-        try:
-            offset = _take_free_slot(descriptor, slots, slot_bytes, first, state)
-        finally:
-            _unlock_byte(descriptor)
-        return _map_slot(descriptor, offset, slot_bytes, text_bytes, records)
-    finally:
-        os.close(descriptor)
-
-
-def _lock_byte(descriptor):
-    import fcntl
-    import time
-
-    deadline = now() + _CLAIM_PATIENCE_NS
-    while True:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
-            return
-        except OSError:
-            if now() > deadline:
-                raise Unavailable("the trace stayed locked for 50 ms")
-            time.sleep(0.001)
-
-
-def _unlock_byte(descriptor):
-    import fcntl
-
-    fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, 0, os.SEEK_SET)
-
-
-def _take_free_slot(descriptor, slots, slot_bytes, first, state):
-    (hint,) = struct.unpack("=I", os.pread(descriptor, 4, _OFF_NEXT_HINT))
-    for step in range(slots):
-        index = (hint + step) % slots
-        offset = first + index * slot_bytes
-        if os.pread(descriptor, 4, offset) == b"\0\0\0\0":
-            rank, world, local = _known_rank()
-            header = struct.pack(
-                "=IIIiQQQIIIIiiI",
-                _FREE,
-                os.getpid(),
-                os.getppid(),
-                rank,
-                now(),
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                world,
-                local,
-                state.role,
-            )
-            os.pwrite(descriptor, header.ljust(_SLOT_HEADER, b"\0"), offset)
-            os.pwrite(descriptor, struct.pack("=I", (index + 1) % slots), _OFF_NEXT_HINT)
-            os.pwrite(descriptor, struct.pack("=I", _CLAIMED), offset)
-            return offset
-    raise Unavailable("all %d slots of the trace are taken" % slots)
-
-
-def _map_slot(descriptor, offset, slot_bytes, text_bytes, records):
-    import mmap
-
-    start = offset - offset % mmap.ALLOCATIONGRANULARITY
-    delta = offset - start
-    options = {"flags": mmap.MAP_SHARED, "prot": mmap.PROT_READ | mmap.PROT_WRITE}
-    if sys.version_info >= (3, 13):
-        options["trackfd"] = False  # no descriptor of ours stays open in the job
-    mapping = mmap.mmap(descriptor, delta + slot_bytes, offset=start, **options)
-    _mappings.append(mapping)
-    return _Slot(mapping, delta, slot_bytes, text_bytes, records)
-
-
-def _known_rank():
-    found = []
-    for known, names in zip(_rank, (_RANK_VARIABLES, _WORLD_VARIABLES, _LOCAL_VARIABLES)):
-        for name in names:
-            if known >= 0:
-                break
-            value = os.environ.get(name, "")
-            if value.isdigit() and len(value) < 10:
-                known = int(value)
-        found.append(known)
-    return found
 
 
 def _after_claim(state):
@@ -296,7 +147,7 @@ def close():
     if slot is not None:
         with state.lock:
             state.slot = None
-            slot.put("I", 0, _CLOSED)
+            slot.put("I", 0, CLOSED)
 
 
 def _fork_child(_mappings):
@@ -442,7 +293,7 @@ def text(key, value):
                 slot.text_lost += 1
                 slot.put("I", _OFF_TEXT_LOST, slot.text_lost)
                 return
-            at = slot.base + _SLOT_HEADER + used
+            at = slot.base + SLOT_HEADER + used
             slot.mapping[at : at + len(line)] = line
             slot.text_used = used + len(line)
             slot.put("I", _OFF_TEXT_USED, slot.text_used)
@@ -459,7 +310,7 @@ def sticky_text(key, value):
 
 def set_rank(rank, world_size, local_rank=-1):
     """What torch.distributed says; stays known for fork children."""
-    _rank[:] = [rank, world_size, local_rank if local_rank >= 0 else _known_rank()[2]]
+    _rank[:] = [rank, world_size, local_rank if local_rank >= 0 else rank_or_environment([-1, -1, -1])[2]]
     slot = claim()
     if slot is not None:
         slot.put("i", _OFF_RANK, _rank[0])
