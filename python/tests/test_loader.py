@@ -1,5 +1,7 @@
 """DataLoader waits and fetches, with every way torch has of making a batch."""
 
+import os
+
 import pytest
 
 pytest.importorskip("torch")
@@ -92,6 +94,8 @@ def test_workers_have_slots_of_their_own(run, trace, method):
     (loader,) = trainers[0].jsons("loader")
     assert (loader["num_workers"], loader["persistent"]) == (2, True)
     assert loader["start_method"] == method
+    stacks = os.listdir(os.path.join(trace.run, "stacks"))
+    assert len(stacks) <= 1  # workers and trainer left no empty file; a forkserver is terminated
     starting = [r for r in trainers[0].records("INPUT_WAIT") if r.arg & WAIT_STARTING]
     assert len(starting) == 1
 

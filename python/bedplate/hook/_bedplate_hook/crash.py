@@ -168,6 +168,13 @@ def _arm_stack_dump_safely():
         ring.note_off("stack_dump", "%s: %s" % (type(problem).__name__, problem))
 
 
+def _remove_empty_file():
+    # Workers that are started anew each epoch would leave thousands of them.
+    if _stack_file and _stack_file[0] == os.getpid() and os.fstat(_stack_file[1]).st_size == 0:
+        os.unlink(os.path.join(os.environ["BEDPLATE_RUN"], "stacks", "%d.txt" % os.getpid()))
+
+
 def install():
     _watch_threads()
     ring.at_claim(_arm_stack_dump_safely)
+    ring.at_close(_remove_empty_file)

@@ -76,6 +76,7 @@ _active_hooks = []
 _offs = []
 _sticky = []  # lines that every claimed slot of this process and its fork children gets
 _at_claim = []
+_at_close = []
 
 
 # --- claiming -------------------------------------------------------------------------------
@@ -148,6 +149,16 @@ def close():
         with state.lock:
             state.slot = None
             slot.put("I", 0, CLOSED)
+        for function in _at_close:
+            try:
+                function()
+            except Exception:
+                pass
+
+
+def at_close(function):
+    """Runs `function` when this process (or a fork child) closes its slot in good order."""
+    _at_close.append(function)
 
 
 def _fork_child(_mappings):

@@ -131,11 +131,14 @@ def _safe(function):
     return hook
 
 
+_pre_hook, _post_hook = _safe(_pre_step), _safe(_post_step)
+
+
 def patch_optimizer(module):
-    pre, post = _safe(_pre_step), _safe(_post_step)
+    pre, post = _pre_hook, _post_hook
     if hasattr(module, "register_optimizer_step_pre_hook"):
-        if not hasattr(module, "__bedplate_hooked__"):
-            module.__bedplate_hooked__ = True
+        registered = getattr(module, "_global_optimizer_pre_hooks", {})  # empty again after a reload
+        if pre not in registered.values():
             module.register_optimizer_step_pre_hook(pre)
             module.register_optimizer_step_post_hook(post)
             ring.note_active("optimizer")
