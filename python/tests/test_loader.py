@@ -94,10 +94,22 @@ def test_workers_have_slots_of_their_own(run, trace, method):
     (loader,) = trainers[0].jsons("loader")
     assert (loader["num_workers"], loader["persistent"]) == (2, True)
     assert loader["start_method"] == method
-    stacks = os.listdir(os.path.join(trace.run, "stacks"))
-    assert len(stacks) <= 1  # workers and trainer left no empty file; a forkserver is terminated
     starting = [r for r in trainers[0].records("INPUT_WAIT") if r.arg & WAIT_STARTING]
     assert len(starting) == 1
+
+
+def test_workers_started_anew_each_epoch_leave_no_files_behind(run, trace):
+    run(
+        DATA
+        + """
+    for epoch in range(3):
+        for batch in DataLoader(Stream(), batch_size=8, num_workers=2):
+            pass
+    """
+    )
+    processes = trace.processes()
+    assert len(processes) == 7 and {process.state for process in processes} == {2}
+    assert os.listdir(os.path.join(trace.run, "stacks")) == []
 
 
 @pytest.mark.parametrize("workers", [0, 2])
