@@ -17,11 +17,14 @@ using ::testing::UnorderedElementsAre;
 
 constexpr std::uint32_t kLoop = 7;  // the stepping thread
 
-Event event(EventKind kind, Nanos start_ms, Nanos length_ms, std::uint64_t arg = 0, std::uint32_t tid = kLoop) {
-  return {start_ms * kMillisecond, length_ms * kMillisecond, static_cast<std::uint16_t>(kind), tid, arg};
+Event event(EventKind kind, Nanos start_ms, Nanos length_ms, std::uint64_t arg = 0,
+            std::uint32_t tid = kLoop) {
+  return {start_ms * kMillisecond, length_ms * kMillisecond, static_cast<std::uint16_t>(kind), tid,
+          arg};
 }
 
-// One ordinary step of 100 ms that begins at `t`: 2 own work, 38 input, 20 forward, 30 backward, 10 optimizer.
+// One ordinary step of 100 ms that begins at `t`: 2 own work, 38 input, 20 forward, 30 backward, 10
+// optimizer.
 void ordinary_step(std::vector<Event>& events, Nanos t, std::uint64_t optimizer = 0) {
   events.push_back(event(EventKind::kInputWait, t + 2, 38));
   events.push_back(event(EventKind::kBackward, t + 60, 30));
@@ -59,10 +62,12 @@ TEST(StepBuilder, WhatLiesBeforeTheFirstBoundaryIsNoStep) {
 
 TEST(StepBuilder, ANestedPauseIsCountedOnce) {
   std::vector<Event> events{event(EventKind::kStep, 0, 0)};
-  events.push_back(event(EventKind::kGc, 70, 5));                              // inside backward
-  events.push_back(event(EventKind::kGc, 10, 4, 0, kLoop + 1));                // another thread's stops this one too
-  events.push_back(event(EventKind::kCheckpoint, 40, 10, 0, kLoop + 1));       // a side thread's save does not
-  events.push_back(event(EventKind::kDdpComm, 80, 10, 20 * kMillisecond));     // the end of backward
+  events.push_back(event(EventKind::kGc, 70, 5));  // inside backward
+  events.push_back(
+      event(EventKind::kGc, 10, 4, 0, kLoop + 1));  // another thread's stops this one too
+  events.push_back(
+      event(EventKind::kCheckpoint, 40, 10, 0, kLoop + 1));  // a side thread's save does not
+  events.push_back(event(EventKind::kDdpComm, 80, 10, 20 * kMillisecond));  // the end of backward
   ordinary_step(events, 0);
   const auto steps = build(events);
   ASSERT_THAT(steps, SizeIs(1));
@@ -103,7 +108,8 @@ TEST(StepBuilder, TheScriptsOwnBoundaryWins) {
     if (i % 2 == 1) events.push_back(event(EventKind::kUserStep, 100 * i + 100, 0));
   }
   const auto steps = build(events);
-  ASSERT_THAT(steps, SizeIs(3));  // one of the optimizer before the first call, then two of the script's
+  ASSERT_THAT(steps,
+              SizeIs(3));  // one of the optimizer before the first call, then two of the script's
   EXPECT_EQ(steps[1].duration, 200 * kMillisecond);
   EXPECT_EQ(steps[2].duration, 200 * kMillisecond);
 }
@@ -141,14 +147,67 @@ TEST(StepBuilder, AStepThatHoldsAnEvaluationSaysSo) {
   EXPECT_FALSE(steps[1].evaluation);
 }
 
+TEST(StepBuilder, AValidationPhaseMakesAnEvaluation) {
+  std::vector<Event> events{event(EventKind::kStep, 0, 0), event(EventKind::kValidation, 0, 2)};
+  ordinary_step(events, 0);
+  EXPECT_TRUE(build(events).at(0).evaluation);
+}
+
+TEST(StepBuilder, TheSecondNetworksForwardIsComputing) {
+  std::vector<Event> events{event(EventKind::kStep, 0, 0)};
+  events.push_back(event(EventKind::kInputWait, 5, 5));
+  events.push_back(event(EventKind::kBackward, 20, 10));
+  events.push_back(event(EventKind::kOptimizer, 30, 10, 1));
+  events.push_back(event(EventKind::kStep, 40, 0, 1));
+  events.push_back(event(EventKind::kBackward, 60, 20));  // 40 … 60 is its forward
+  events.push_back(event(EventKind::kOptimizer, 80, 10, 0));
+  events.push_back(event(EventKind::kStep, 90, 0, 0));
+  const auto steps = build(events);
+  ASSERT_THAT(steps, SizeIs(1));
+  EXPECT_EQ(phase_ms(steps[0], Phase::kOther), 5);
+  EXPECT_EQ(phase_ms(steps[0], Phase::kOptimizer), 20);
+  EXPECT_EQ(phase_ms(steps[0], Phase::kCompute), 60);
+}
+
+TEST(StepBuilder, StartingWorkersAndAnEpochsEndAreNoBatches) {
+  std::vector<Event> events;
+  for (int i = 0; i < 40; ++i)
+    events.push_back(event(EventKind::kInputWait, 10 * i, 4,
+                           i % 10 == 9   ? 2
+                           : i % 10 == 0 ? 4
+                                         : 0));
+  EXPECT_THAT(build(events), SizeIs(32 - 16 - 1));
+}
+
+TEST(StepBuilder, OnAGpuTheDeviceSaysHowLongTheOptimizerTook) {
+  const auto device = [](EventKind kind, Nanos ms) {
+    return event(EventKind::kGpuPhase, 0, 0,
+                 static_cast<std::uint64_t>(kind) | static_cast<std::uint64_t>(ms * kMillisecond)
+                                                        << 8);
+  };
+  std::vector<Event> events{event(EventKind::kStep, 0, 0)};
+  ordinary_step(events, 0);
+  const auto first = build(events);
+  EXPECT_EQ(phase_ms(first.at(0), Phase::kOptimizer), 10);
+  events.insert(events.begin(),
+                {device(EventKind::kOptimizer, 20), device(EventKind::kOptimizer, 5),
+                 device(EventKind::kBackward, 30), device(EventKind::kStep, 90)});
+  const auto second = build(events);
+  EXPECT_EQ(phase_ms(second.at(0), Phase::kOptimizer), 25);
+  EXPECT_EQ(phase_ms(second.at(0), Phase::kCompute), 35);
+  EXPECT_EQ(phase_ms(second.at(0), Phase::kInputWait), 38);
+}
+
 TEST(StepBuilder, TotalsAreSums) {
   StepBuilder builder(1);
-  builder.add(std::vector<Event>{event(EventKind::kFetch, 0, 10, (std::uint64_t{3000} << 32) | 5000),
-                                 event(EventKind::kFiles, 10, 0, 16), event(EventKind::kFiles, 20, 0, 4)});
+  builder.add(
+      std::vector<Event>{event(EventKind::kFetch, 0, 10, (std::uint64_t{3000} << 32) | 5000),
+                         event(EventKind::kFiles, 10, 0, 16), event(EventKind::kFiles, 20, 0, 4)});
   EXPECT_THAT(builder.totals(),
-              UnorderedElementsAre(Pair("trace.fetches", 1), Pair("trace.fetch_wall_ns", 10 * kMillisecond),
-                                   Pair("trace.fetch_user_ns", 5 * kMillisecond),
-                                   Pair("trace.fetch_system_ns", 3 * kMillisecond), Pair("trace.files_opened", 20)));
+              UnorderedElementsAre(
+                  Pair("trace.fetches", 1), Pair("trace.fetch_wall_ns", 10 * kMillisecond),
+                  Pair("trace.fetch_user_ns", 5 * kMillisecond),
+                  Pair("trace.fetch_system_ns", 3 * kMillisecond), Pair("trace.files_opened", 20)));
 }
 
 TEST(StepBuilder, PhasesSumToTheDurationWhateverTheEvents) {
@@ -166,7 +225,8 @@ TEST(StepBuilder, PhasesSumToTheDurationWhateverTheEvents) {
                 static_cast<std::uint32_t>(number(1)), random()};
         if (number(20) == 0) e.start = static_cast<Nanos>(random());
         if (number(20) == 0) e.duration = static_cast<Nanos>(random());
-        if (e.kind == static_cast<std::uint16_t>(EventKind::kStep)) e.arg = static_cast<std::uint64_t>(number(1));
+        if (e.kind == static_cast<std::uint16_t>(EventKind::kStep))
+          e.arg = static_cast<std::uint64_t>(number(1));
         events.push_back(e);
       }
       builder.add(events);
