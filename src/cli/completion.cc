@@ -137,20 +137,21 @@ std::string zsh_text(std::string_view text) {
 std::string zsh(const std::vector<CommandFacts>& all) {
   std::string text =
       "#compdef bedplate\n# zsh completion for bedplate; made by `bedplate completion zsh`.\n"
-      "_bedplate() {\n  local -a commands=(\n";
+      "_bedplate() {\n  local -a names=(\n";
   for (const auto& command : all) {
     text += fmt::format("    '{}:{}'\n", command.name, zsh_text(command.what));
   }
   text +=
-      "  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
-      "  local command=${words[2]}\n  shift words\n  ((CURRENT--))\n  case $command in\n";
+      "  )\n  if ((CURRENT == 2)); then\n    _describe command names\n    return\n  fi\n"
+      "  local chosen=${words[2]}\n  shift words\n  ((CURRENT--))\n  case $chosen in\n";
   for (const auto& command : all) {
     text += fmt::format("    {})\n", command.name);
     if (command.with_job) {
       text +=
           "      local dashes=${words[(ie)--]}\n"
           "      if ((dashes < CURRENT)); then\n"
-          "        shift $dashes words\n        ((CURRENT -= dashes))\n        _normal\n        "
+          "        shift $dashes words\n        ((CURRENT -= dashes))\n        _normal -p "
+          "bedplate\n        "
           "return\n"
           "      fi\n";
     }

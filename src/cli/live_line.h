@@ -35,6 +35,8 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine() { hide(); }
 
+  bool able() const { return able_; }  // there is a terminal that understands this
+
   void show(const probe::CollectorStatus& status);
   void hide();
 

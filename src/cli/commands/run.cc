@@ -92,7 +92,7 @@ int run(const RunOptions& options, std::vector<std::string> job) {
     {
       LiveLine line(STDERR_FILENO, [&](std::string_view undo) { supervisor.last_words(undo); });
       probe::Recording::Live live;
-      if (!options.quiet) {
+      if (!options.quiet && line.able()) {
         live.show = [&line](const probe::CollectorStatus& status) { line.show(status); };
         live.pause = [&line] { line.hide(); };
       }
