@@ -1,6 +1,6 @@
 """What does each wall of naive.py cost? Mend each alone, and all, in turn, and see.
 
-    python ablate.py --repeats 3 [--steps 105] [--json FILE]
+    python ablate.py --repeats 3 [--steps 84] [--json FILE]
 
 Every repeat runs naive.py, mended.py with one fix at a time, and mended.py with all, so that a
 machine that drifts drifts for all of them. A run's step time is the wall clock from the end of the
@@ -26,6 +26,7 @@ from naive import CHECKPOINT_EVERY
 
 HERE = Path(__file__).resolve().parent
 RANKS = 2
+DISTURBED = 0.15  # CPUs used by others from which the table says so
 
 
 def jobs(packs):
@@ -58,6 +59,15 @@ def step_ms(log):
     return (log[-1]["time"] - log[CHECKPOINT_EVERY - 1]["time"]) / steps * 1e3
 
 
+def cpu_seconds():
+    """(used on all CPUs of the machine, used by the runs that have ended) so far."""
+    fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields
+    own = os.times()
+    machine = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return machine, own.children_user + own.children_system
+
+
 def machine():
     model = next(
         (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line),
@@ -73,7 +83,7 @@ def machine():
 
 
 def measure(repeats, steps):
-    """Name -> {"step_ms": [a run each], "losses": those of the last run}."""
+    """Name -> {"step_ms", "cpus_of_others": [a run each], "losses": those of the last run}."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="wall-ablate-") as folder:
         packs = Path(folder) / "packs"
@@ -81,14 +91,17 @@ def measure(repeats, steps):
             for name, script in jobs(packs).items():
                 out = Path(folder) / name
                 out.mkdir(exist_ok=True)
-                begin = time.monotonic()
+                begin, busy_before, own_before = time.monotonic(), *cpu_seconds()
                 log = run(script, steps, out)
-                result = results.setdefault(name, {"step_ms": []})
+                seconds, (busy, own) = time.monotonic() - begin, cpu_seconds()
+                others = max(0.0, (busy - busy_before) - (own - own_before)) / seconds
+                result = results.setdefault(name, {"step_ms": [], "cpus_of_others": []})
                 result["step_ms"].append(step_ms(log))
+                result["cpus_of_others"].append(round(others, 2))
                 result["losses"] = [line["loss"] for line in log]
                 print(
                     f"{repeat}/{repeats} {name:<11} {result['step_ms'][-1]:7.1f} ms a step"
-                    f"  ({time.monotonic() - begin:.0f} s)",
+                    f"  ({seconds:.0f} s; others used {others:.2f} CPUs)",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -132,6 +145,9 @@ def table(results):
         )
     speed = results["naive"]["median_ms"] / results["all"]["median_ms"]
     order = sorted(FIXES, key=lambda fix: -results[fix]["gain_ms"])
+    others = max(max(result["cpus_of_others"]) for result in results.values())
+    if others > DISTURBED:
+        lines.append(f"\ndisturbed: other processes used up to {others:.2f} CPUs during a run")
     lines.append(f"\norder of cost: {' > '.join(order)}; all mended: {speed:.2f} times as fast")
     return "\n".join(lines)
 

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 BLOCK = 64  # tokens a sample
 BATCH = 16  # samples a rank and step
 THREADS = 32  # a rank: our nodes have 64 cores, and torchrun alone would give each rank one
-CHECKPOINT_EVERY = 15  # steps
+CHECKPOINT_EVERY = 12  # steps
 SEED = 1337
 
 # Tokens: 0 pads, then indents of 1 to 8 spaces, four masks, Python's keywords, and single bytes.
@@ -43,12 +43,12 @@ MASKS = [
 
 
 def find_sources():
-    """The .py files of 1 to 64 KiB of this Python's standard library and site-packages."""
+    """The .py files of 1 to 128 KiB of this Python's standard library and site-packages."""
     files = {}
     for root in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")):
         for path in Path(root).rglob("*.py"):
             name = path.relative_to(root)
-            if "site-packages" not in name.parts and 1024 <= path.stat().st_size <= 65536:
+            if "site-packages" not in name.parts and 1024 <= path.stat().st_size <= 131072:
                 files[name] = path
     return [files[name] for name in sorted(files)]
 

@@ -12,6 +12,10 @@
 namespace bedplate::doctor {
 namespace {
 
+// Of a processor, run or waited for: a compute thread wants most of one, those of communication
+// and input some per cent.
+constexpr double kBusyThread = 0.25;
+
 std::optional<double> sum_of(const RunView& run, std::string_view subject,
                              std::initializer_list<std::string_view> metrics, Window w) {
   std::optional<double> sum;
@@ -37,16 +41,34 @@ std::optional<double> throttled_at(const RunView& run, Window w) {
   return share;
 }
 
+// Processors that a rank's threads may use: its own mask, else the machine.
+double processors_of(const RunView& run, int pid) {
+  const auto notes = run.notes("affinity", pid);
+  const auto mask = notes.empty() ? std::nullopt : parse_cpu_list(notes.back());
+  if (mask && !mask->empty()) return static_cast<double>(mask->size());
+  return host_cpus(run).value_or(1e9);
+}
+
+// The share of the window in which some thread of the rank was runnable but not running. Of threads
+// that fit on their processors the delays come from others and are taken as independent; threads
+// that do not fit delay one another: at any time one of them waits, and the delays add up.
 std::optional<double> rank_delay(const RunView& run, const RankView& rank,
                                  const std::vector<std::string>& threads, Window w) {
-  std::optional<double> on_cpu_or_asleep;
+  double none_waits = 1;
+  double sum = 0;
+  double wanted = 0;
+  bool any = false;
   for (const std::string& thread : threads) {
-    if (const auto delay = run.series().share(thread, "cpu.run_delay_ns", w)) {
-      on_cpu_or_asleep = on_cpu_or_asleep.value_or(1) * (1 - std::min(1.0, *delay));
-    }
+    const auto delay = run.series().share_inside(thread, "cpu.run_delay_ns", w, run.window());
+    if (!delay) continue;
+    any = true;
+    const auto ran = run.series().share_inside(thread, "cpu.run_ns", w, run.window());
+    none_waits *= 1 - std::min(1.0, *delay);
+    sum += *delay;
+    wanted += *delay + ran.value_or(0);
   }
-  if (on_cpu_or_asleep) return 1 - *on_cpu_or_asleep;
-  const auto all = run.series().share(proc(rank.pid), "cpu.run_delay_ns", w);
+  if (any) return wanted > 1.2 * processors_of(run, rank.pid) ? std::min(1.0, sum) : 1 - none_waits;
+  const auto all = run.series().share_inside(proc(rank.pid), "cpu.run_delay_ns", w, run.window());
   if (!all) return std::nullopt;
   return std::min(1.0, *all);
 }
@@ -141,34 +163,38 @@ int busy_threads(const RunView& run, const RankView& rank) {
   int count = 0;
   for (const std::string& thread : threads_of(run, rank.pid)) {
     const auto wanted = sum_of(run, thread, {"cpu.run_ns", "cpu.run_delay_ns"}, run.window());
-    if (wanted && *wanted >= 0.05) ++count;
+    if (wanted && *wanted >= kBusyThread) ++count;
   }
   return count;
 }
 
-LostTime waiting_for_cpu(const RunView& run) {
-  const auto rank_waits = [&](const RankView& rank) {
+LostTime ranks_waiting_for_cpu(const RunView& run) {
+  return run.during([&](const RankView& rank) {
     const auto threads = threads_of(run, rank.pid);
     return run.timeline([&](Window w) -> std::optional<double> {
       const auto delay = rank_delay(run, rank, threads, w);
       if (!delay) return std::nullopt;
       return std::max(0.0, *delay - throttled_at(run, w).value_or(0));
     });
-  };
+  });
+}
+
+LostTime waiting_for_cpu(const RunView& run) {
   const auto workers_wait = [&](const RankView& rank) {
     return run.timeline([&](Window w) -> std::optional<double> {
       double delay = 0;
       double busy = 0;
       for (const int pid : rank.workers) {
-        delay += run.series().share(proc(pid), "cpu.run_delay_ns", w).value_or(0);
-        busy += run.series().share(proc(pid), "cpu.run_ns", w).value_or(0);
+        delay +=
+            run.series().share_inside(proc(pid), "cpu.run_delay_ns", w, run.window()).value_or(0);
+        busy += run.series().share_inside(proc(pid), "cpu.run_ns", w, run.window()).value_or(0);
       }
       if (!(delay + busy > 0)) return std::nullopt;
       return std::max(0.0, delay / (delay + busy) - throttled_at(run, w).value_or(0));
     });
   };
   const LostTime input = run.phase_time(probe::Phase::kInputWait);
-  return run.either(run.during(rank_waits), run.scaled(input, workers_wait));
+  return run.either(ranks_waiting_for_cpu(run), run.scaled(input, workers_wait));
 }
 
 std::optional<double> delay_ratio(const RunView& run) {

@@ -35,13 +35,14 @@ std::optional<double> usable_cpus(const RunView& run);
 // divided by the processors. The smaller bound is taken.
 Timeline throttled(const RunView& run);
 
-// Threads of a rank that used or wanted at least a twentieth of a processor during the window.
+// Threads of a rank that used or wanted at least a quarter of a processor during the window.
 int busy_threads(const RunView& run, const RankView& rank);
 
 // Runnable but not running, throttled periods taken out. For the rank itself the union of its
-// threads' delays, as if they were independent: a parallel region waits for its last thread. For
-// input the wait, as far as the workers were delayed.
+// threads' delays, since a parallel region waits for its last thread; for input the wait, as far as
+// the workers were delayed.
 LostTime waiting_for_cpu(const RunView& run);
+LostTime ranks_waiting_for_cpu(const RunView& run);  // without the part that is input wait
 
 // Delay divided by running, over all threads of ranks and workers, throttled time taken out;
 // nullopt when not recorded.

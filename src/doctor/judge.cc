@@ -78,7 +78,9 @@ void link_consequences(const RunView& run, std::vector<Finding>& findings) {
         if (best == nullptr || root.gain_ceiling > best->gain_ceiling) best = &root;
       }
     }
-    if (best != nullptr) finding.because_of = best->rule;
+    if (best == nullptr) continue;
+    finding.because_of = best->rule;
+    finding.fix = fmt::format("mend {} first; if this stays: {}", best->rule, finding.fix);
   }
 }
 

@@ -94,6 +94,16 @@ TEST(Judge, RootsComeInTheOrderOfTheirCeilings) {
             (std::vector<std::string>{"input_workers", "checkpoint_stall"}));
 }
 
+TEST(Judge, AConsequenceIsToBeMendedAtItsRoot) {
+  auto run = RunBuilder::healthy(1, 1);
+  run.gauge("cgroup/cpu", "cpu.quota_us", 50'000).gauge("cgroup/cpu", "cpu.period_us", 100'000);
+  run.counter("cgroup/cpu", "cpu.periods", 10).counter("cgroup/cpu", "cpu.throttled_periods", 10);
+  run.counter("cgroup/cpu", "cpu.throttled_ns", 0.6e9).counter("cgroup/job", "cpu.usage_ns", 0.5e9);
+  run.all_phases({{Phase::kInputWait, 0.6}});
+  EXPECT_THAT(judge(run.build()).findings.at(1).fix,
+              testing::StartsWith("mend cpu_quota first; if this stays: "));
+}
+
 TEST(Judge, ALookAlikeThatCouldNotBeSeenKeepsAFindingFromBeingEstablished) {
   auto run = RunBuilder::healthy(1);
   run.all_phases({{Phase::kInputWait, 0.3}}).unseen("cgroup.quota");

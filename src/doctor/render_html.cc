@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "base/embedded.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "doctor/html.h"
 #include "doctor/html_counters.h"
 #include "doctor/html_strip.h"
 #include "doctor/rule.h"
 #include "doctor/words.h"
+#include "host/draw.h"
+#include "host/host_json.h"
 
 namespace bedplate {
 std::span<const EmbeddedFile> report_style();  // report.css
@@ -230,6 +233,26 @@ void put_resources(std::string& page, const Report& report) {
   put(page, "</div>\n");
 }
 
+// The machine as it was when the run began, with the devices that findings speak of marked.
+void put_machine(std::string& page, const Report& report, const probe::RunData& run) {
+  const auto recorded = run.machine.find("host.json");
+  if (recorded == run.machine.end()) return;
+  std::vector<host::Mark> marks;
+  for (const auto& finding : report.findings) {
+    if (finding.scope.device.empty()) continue;
+    const auto level = finding.status == Status::kEstablished ? host::MarkLevel::kFault
+                                                              : host::MarkLevel::kWarning;
+    marks.push_back({finding.scope.device, level, title_of(finding)});
+  }
+  try {
+    const std::string figure = host::draw_figure(host::from_json(recorded->second), marks);
+    put(page, "<h2>Machine</h2>\n<div class=\"panel machine\">{}</div>\n", figure);
+  } catch (const Error& error) {
+    put(page, "<h2>Machine</h2>\n<div class=\"panel\"><p class=\"about\">Not drawn: {}</p></div>\n",
+        escaped(error.what()));
+  }
+}
+
 void put_foot(std::string& page, const Report& report) {
   put(page, "<footer>");
   for (const auto& remark : report.remarks) put(page, "<p>{}</p>", escaped(remark));
@@ -248,6 +271,7 @@ std::string render_html(const Report& report, const probe::RunData& run) {
   put_findings(page, report);
   put_rules(page, report);
   put_resources(page, report);
+  put_machine(page, report, run);
   put_counters(page, run);
   put_foot(page, report);
   return page;

@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "doctor/html.h"
 #include "doctor/report_samples.h"
+#include "host/host_json.h"
+#include "os/host_root.h"
 
 namespace bedplate::doctor {
 namespace {
@@ -77,6 +79,23 @@ TEST(RenderHtml, SaysWhatTheReportSays) {
   EXPECT_THAT(page, HasSubstr("/sys/fs/cgroup/cpu/job/cpu.stat"));
   EXPECT_THAT(page, HasSubstr("Involuntary context switches"));
   EXPECT_THAT(page, HasSubstr("0.4 % of one core"));
+}
+
+TEST(RenderHtml, DrawsTheMachineAndMarksWhatAFindingSpeaksOf) {
+  probe::RunData run;
+  const os::HostRoot recorded(BEDPLATE_SOURCE_DIR "/tests/hosts/vm-2cpu");
+  run.machine["host.json"] = host::to_json(host::describe(recorded));
+  Report report = sample_report("full");
+  report.findings[0].scope.device = "net/nowhere<1>";
+  const std::string page = body_of(render_html(report, run));
+  EXPECT_THAT(page, HasSubstr("<h2>Machine</h2>"));
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, HasSubstr("nowhere&lt;1&gt;"));
+  EXPECT_EQ(
+      misnested(page.substr(page.find("<main"), page.find("</main>") + 7 - page.find("<main"))),
+      "");
+  run.machine["host.json"] = "{ not json <b>";
+  EXPECT_THAT(body_of(render_html(report, run)), HasSubstr("Not drawn: "));
 }
 
 TEST(RenderHtml, ALongRunStaysUnderTwoMegabytes) {

@@ -97,6 +97,22 @@ std::optional<double> SeriesView::share(std::string_view subject, std::string_vi
   return g->amount / static_cast<double>(g->over);
 }
 
+std::optional<double> SeriesView::share_inside(std::string_view subject, std::string_view metric,
+                                               Window w, Window inside) const {
+  const Entry* found = entry(subject, metric);
+  if (found == nullptr || found->grown.empty()) return std::nullopt;
+  const auto& samples = found->series->samples;
+  const auto by_time = [](const probe::Sample& sample, Nanos t) { return sample.t < t; };
+  const auto first = std::lower_bound(samples.begin(), samples.end(), inside.begin, by_time);
+  auto last = std::lower_bound(samples.begin(), samples.end(), inside.end, by_time);
+  if (first == samples.end() || last - first < 2) return share(subject, metric, w);
+  --last;
+  const Nanos length_w = length(w);
+  if (w.end <= first->t) w = {first->t, std::min(first->t + length_w, last->t)};
+  if (w.begin >= last->t) w = {std::max(first->t, last->t - length_w), last->t};
+  return share(subject, metric, overlap(w, {first->t, last->t}));
+}
+
 template <typename Visit>
 void SeriesView::levels(const Entry& entry, Window w, Visit visit) {
   const auto& samples = entry.series->samples;

@@ -53,6 +53,12 @@ class SeriesView {
   std::optional<double> share(std::string_view subject, std::string_view metric,
                               Window w) const;  // ns a ns
 
+  // share() for counters that are read seldom (every two seconds), beside an edge of the steady
+  // window: a growth that lies half outside `inside` says little of what happens inside, so the
+  // nearest one that lies wholly inside stands for it.
+  std::optional<double> share_inside(std::string_view subject, std::string_view metric, Window w,
+                                     Window inside) const;
+
   // Gauges. `last` is the level at the window's end.
   std::optional<double> mean(std::string_view subject, std::string_view metric, Window w) const;
   std::optional<double> highest(std::string_view subject, std::string_view metric, Window w) const;

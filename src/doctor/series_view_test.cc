@@ -50,6 +50,21 @@ TEST(SeriesView, ACounterThatGoesBackwardsNeverGivesANegativeGrowth) {
   EXPECT_EQ(series.growth("host", "x", {kSecond, 2 * kSecond}), 0);
 }
 
+TEST(SeriesView, BesideTheSteadyWindowTheNearestGrowthInsideStandsForTheRest) {
+  // Read every 2 s; the steady part runs from 3 s to 8 s and loses half of the time.
+  const auto run = with(SeriesKind::kCounter, {{0, 0},
+                                               {2 * kSecond, 0},
+                                               {4 * kSecond, kSecond / 2},
+                                               {6 * kSecond, 3 * kSecond / 2},
+                                               {8 * kSecond, 3 * kSecond / 2}});
+  const SeriesView series(run, 8 * kSecond);
+  const Window steady{3 * kSecond, 7 * kSecond};
+  EXPECT_DOUBLE_EQ(*series.share("host", "x", {3 * kSecond, 4 * kSecond}), 0.25);
+  EXPECT_DOUBLE_EQ(*series.share_inside("host", "x", {3 * kSecond, 4 * kSecond}, steady), 0.5);
+  EXPECT_DOUBLE_EQ(*series.share_inside("host", "x", {6 * kSecond, 7 * kSecond}, steady), 0.5);
+  EXPECT_DOUBLE_EQ(*series.share_inside("host", "x", {4 * kSecond, 5 * kSecond}, steady), 0.5);
+}
+
 TEST(SeriesView, ExtremeValuesDoNotOverflow) {
   const auto run =
       with(SeriesKind::kCounter, {{0, std::numeric_limits<std::int64_t>::min()},

@@ -250,6 +250,7 @@ struct Limits {
   std::optional<Limit> locked_memory_bytes;
   std::optional<Limit> processes;
   std::optional<Limit> stack_bytes;
+  std::optional<bool> may_lock_memory;            // CAP_IPC_LOCK: the memory limit does not bind
   std::optional<std::int64_t> system_open_files;  // fs.file-max
   std::optional<std::int64_t> system_threads;     // kernel.threads-max
   std::optional<std::int64_t> system_pids;        // kernel.pid_max

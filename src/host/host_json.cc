@@ -147,6 +147,7 @@ template <class A, Is<Limits> T>
 void fields(A& a, T& v) {
   a("open_files", v.open_files), a("locked_memory_bytes", v.locked_memory_bytes);
   a("processes", v.processes), a("stack_bytes", v.stack_bytes);
+  a("may_lock_memory", v.may_lock_memory);
   a("system_open_files", v.system_open_files), a("system_threads", v.system_threads);
   a("system_pids", v.system_pids);
 }

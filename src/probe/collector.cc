@@ -15,20 +15,47 @@
 namespace bedplate::probe {
 namespace {
 
-constexpr double kBusyRing = 0.25;                 // fuller than this at a drain: drain more often
+constexpr double kBusyRing = 0.25;  // fuller than this at a drain: drain more often
 constexpr std::chrono::milliseconds kBusyDrain{100};
 constexpr std::chrono::seconds kCallPatience{1};
 
+// A write beyond the file size limit (ulimit -f) raises SIGXFSZ, which would end the program for a
+// failure that is told as an error as well. The recorder's thread blocks all signals; this is for
+// its callers.
+class FileSizeSignalHeld {
+ public:
+  FileSizeSignalHeld() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  FileSizeSignalHeld(const FileSizeSignalHeld&) = delete;
+  FileSizeSignalHeld& operator=(const FileSizeSignalHeld&) = delete;
+  ~FileSizeSignalHeld() {
+    constexpr timespec kNow{};
+    while (sigtimedwait(&signal_, nullptr, &kNow) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t signal_;
+  sigset_t before_;
+};
+
 }  // namespace
 
-// Shared by the caller and the recorder's thread. One mutex guards all of it and is held for a tick, which takes
-// milliseconds; a tick that hangs in the kernel holds it for ever, so callers give up after kCallPatience.
+// Shared by the caller and the recorder's thread. One mutex guards all of it and is held for a
+// tick, which takes milliseconds; a tick that hangs in the kernel holds it for ever, so callers
+// give up after kCallPatience.
 class Collector::Impl {
  public:
-  explicit Impl(CollectorOptions options) : options_(with_defaults(std::move(options))), recorder_(options_) {
+  explicit Impl(CollectorOptions options)
+      : options_(with_defaults(std::move(options))), recorder_(options_) {
     ring_path_ = recorder_.ring().path();
     started_ = recorder_.started();
-    period_ = std::chrono::nanoseconds(static_cast<Nanos>(1e9 / std::clamp(options_.hz, 0.1, 20.0)));
+    period_ =
+        std::chrono::nanoseconds(static_cast<Nanos>(1e9 / std::clamp(options_.hz, 0.1, 20.0)));
   }
 
   void run(int root_pid) {
@@ -39,7 +66,8 @@ class Collector::Impl {
       auto wake = next;
       {
         const std::lock_guard lock(mutex_);
-        if (recording_ && recorder_.ring().fullness() > kBusyRing) wake = std::min(wake, std::chrono::steady_clock::now() + kBusyDrain);
+        if (recording_ && recorder_.ring().fullness() > kBusyRing)
+          wake = std::min(wake, std::chrono::steady_clock::now() + kBusyDrain);
       }
       {
         std::unique_lock lock(control_);
@@ -62,6 +90,7 @@ class Collector::Impl {
   // Runs `work` unless the recording has ended; what it throws ends the recording.
   template <typename Work>
   void guarded(Work&& work) {
+    const FileSizeSignalHeld held;
     const std::unique_lock lock(mutex_, kCallPatience);
     if (!lock || !recording_) return;
     try {
@@ -70,7 +99,9 @@ class Collector::Impl {
     } catch (const std::exception& error) {
       recording_ = false;
       const std::lock_guard control(control_);
-      remarks_.push_back(fmt::format("the recording stopped after {:.1f} s of the run: {}; the job went on", seconds(recorder_.status().elapsed), error.what()));
+      remarks_.push_back(
+          fmt::format("the recording stopped after {:.1f} s of the run: {}; the job went on",
+                      seconds(recorder_.status().elapsed), error.what()));
     }
     const std::lock_guard control(control_);
     shown_ = status_;
@@ -86,7 +117,9 @@ class Collector::Impl {
       wake_.notify_all();
       if (!thread_.joinable()) return;
       if (!wake_.wait_for(lock, std::chrono::nanoseconds(within), [this] { return finished_; })) {
-        remarks_.push_back("the recorder did not finish in time: a file of /proc or of the run folder does not answer; the last samples are missing");
+        remarks_.push_back(
+            "the recorder did not finish in time: a file of /proc or of the run folder does not "
+            "answer; the last samples are missing");
         thread_.detach();
         return;
       }
@@ -104,7 +137,7 @@ class Collector::Impl {
   }
 
   const CollectorOptions options_;
-  std::timed_mutex mutex_;       // the recorder
+  std::timed_mutex mutex_;  // the recorder
   Recorder recorder_;
   bool recording_ = true;
   CollectorStatus status_;
@@ -112,7 +145,7 @@ class Collector::Impl {
   Nanos started_ = 0;
   std::chrono::nanoseconds period_{};
 
-  mutable std::mutex control_;   // what follows; never held while the recorder works
+  mutable std::mutex control_;  // what follows; never held while the recorder works
   std::condition_variable wake_;
   bool stopping_ = false;
   bool finished_ = false;
@@ -122,7 +155,10 @@ class Collector::Impl {
   std::thread thread_;
 };
 
-Collector::Collector(CollectorOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {}
+Collector::Collector(CollectorOptions options) {
+  const FileSizeSignalHeld held;
+  impl_ = std::make_shared<Impl>(std::move(options));
+}
 
 Collector::~Collector() { stop(kSecond); }
 

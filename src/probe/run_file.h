@@ -104,7 +104,8 @@ class RunWriter {
       std::string_view subject);  // its process ended: frees the writer's memory for its series
 
   void flush();
-  void close();  // flushes, folds the WAL into the file
+  bool is_open() const;  // false after a failure and after close()
+  void close();          // flushes, folds the WAL into the file
 
  private:
   struct State;

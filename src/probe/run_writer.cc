@@ -335,6 +335,8 @@ void RunWriter::flush() {
   state_->guarded([&](Tables& t) { state_->flush(t, BlockStore::Fold::kWhenDue); });
 }
 
+bool RunWriter::is_open() const { return state_ && state_->tables; }
+
 void RunWriter::close() {
   state_->guarded([&](Tables& t) {
     state_->flush(t, BlockStore::Fold::kNow);

@@ -13,6 +13,7 @@
 #include "doctor/cite.h"
 #include "doctor/cpu_facts.h"
 #include "doctor/rule.h"
+#include "doctor/rules/conditions.h"
 
 namespace bedplate::doctor {
 namespace {
@@ -142,12 +143,9 @@ constexpr std::string_view kSymptoms[] = {
     "slow under a launcher, fast without it",
 };
 
-bool shares_the_processors(const RunView&, const Finding& consequence, const Finding& root) {
-  return root.gain_ceiling >= 0.5 * consequence.gain_ceiling;
-}
-constexpr Brings kBrings[] = {{"thread_oversubscription", shares_the_processors},
-                              {"input_workers", shares_the_processors},
-                              {"straggler", shares_the_processors}};
+constexpr Brings kBrings[] = {{"thread_oversubscription", mostly_explains},
+                              {"input_workers", mostly_explains},
+                              {"straggler", mostly_explains}};
 
 }  // namespace
 

@@ -235,7 +235,7 @@ std::string fix(const RunView& run, const Death& death) {
   }
   if (!death.traceback.empty()) return fmt::format("mend the script: {}", death.traceback);
   return run.data().meta.count("id") != 0
-             ? "read the end of the job's own output (stderr.log in the run folder)"
+             ? "read the last lines of the job's own output"
              : "read the end of the job's own output";
 }
 
@@ -292,7 +292,7 @@ std::optional<Finding> check(const RunView& run) {
     f.evidence.push_back(cite("wait status", "{} failed after it",
                               counted(others, "other process", "other processes")));
   f.verify = first->signal == SIGKILL ? "dmesg | grep -i -E 'out of memory|killed process'"
-                                      : "the end of stderr.log in the run folder";
+                                      : "the last lines that the job wrote to its stderr";
   f.fix = fix(run, *first);
   return f;
 }
@@ -327,7 +327,7 @@ extern const Rule kCrash = {
         "wait status of the job's processes, process exits (BPF), uncaught exceptions (hook), "
         "memory.oom_control and memory.events (oom_kill)",
     .symptoms = kSymptoms,
-    .verify = "dmesg | grep -i 'killed process'; the end of stderr.log in the run folder",
+    .verify = "dmesg | grep -i 'killed process'; the last lines that the job wrote to its stderr",
     .fix = "Mend the first death; the later ones go with it.",
     .check = check,
     .rule_out = rule_out,

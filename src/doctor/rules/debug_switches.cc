@@ -50,7 +50,7 @@ constexpr Switch kSwitches[] = {
      "every collective is checked across all ranks first"},
     {"NCCL_DEBUG", On::kTrace, 0, 0, 0.5, 0, true, "NCCL writes a line for every call"},
     {"GLOO_LOG_LEVEL", On::kTrace, 0, 0, 0.3, 0, false, "gloo writes a line for every call"},
-    {"PYTHONTRACEMALLOC", On::kNotZero, 0.8, 0.5, 0.3, 0.8, true,
+    {"PYTHONTRACEMALLOC", On::kNotZero, 0.9, 0.9, 0.3, 0.9, true,
      "every Python allocation records where it was made"},
     {"PYTHONDEVMODE", On::kNotZero, 0.4, 0.2, 0.1, 0.4, true,
      "Python checks every block of memory and more"},

@@ -180,8 +180,9 @@ std::optional<Finding> check(const RunView& run) {
   const Input in = look(run);
   if (in.share < run.threshold("input_workers.wait_share")) return std::nullopt;
   Finding f;
-  const LostTime lost = run.phase_time(probe::Phase::kInputWait);
-  f.gain_ceiling = in.share;
+  LostTime lost = run.phase_time(probe::Phase::kInputWait);
+  if (in.kind == Kind::kPegged) lost = run.either(lost, ranks_waiting_for_cpu(run));
+  f.gain_ceiling = run.share(lost);
   f.when = run.when(lost);
   f.status = in.fetch.batches > 0 ? Status::kEstablished : Status::kSupported;
   f.title = title(in);

@@ -10,6 +10,7 @@
 #include "doctor/cite.h"
 #include "doctor/cpu_facts.h"
 #include "doctor/rule.h"
+#include "doctor/rules/conditions.h"
 
 namespace bedplate::doctor {
 namespace {
@@ -107,10 +108,11 @@ constexpr std::string_view kSymptoms[] = {
     "step times vary although the work does not",
     "%steal in top",
 };
-constexpr Brings kBrings[] = {
-    {"straggler", [](const RunView&, const Finding& consequence, const Finding& root) {
-       return root.gain_ceiling >= 0.5 * consequence.gain_ceiling;
-     }}};
+// Workers that do not get a processor deliver late.
+bool slows_workers(const RunView& run, const Finding& consequence, const Finding& root) {
+  return worker_count(run) > 0 && mostly_explains(run, consequence, root);
+}
+constexpr Brings kBrings[] = {{"straggler", mostly_explains}, {"input_workers", slows_workers}};
 
 }  // namespace
 

@@ -4,12 +4,12 @@
 // for the work of 14, a step of 112 s in place of 87 s; Hy2DL#48: workers above 140 % of a
 // processor each, and 20 cores more changed nothing.
 //
-// Ceiling: the union of the delays of a rank's threads (runnable, not running), as if they were
-// independent, plus input wait as far as workers were delayed. A thread that waits at the region's
+// Ceiling: the time in which some thread of a rank was runnable but not running (rank_delay() in
+// cpu_facts.cc), plus input wait as far as workers were delayed. A thread that waits at a region's
 // end for one that is not running burns time too, and that time lies inside the other's delay: two
-// ranks of two threads on two processors showed delays of one half each, a union of 75 %, and 73 %
-// gained by one thread each. Ranks of one thread each have nothing to cut: then it is real need of
-// processors.
+// ranks of two threads on two processors showed delays of one half each, a union of 75 %, and 67 to
+// 73 % gained by one thread each. Two threads on one processor: all of the time one waits, and 96 %
+// was gained. Ranks of one thread each have nothing to cut: then it is real need of processors.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -111,9 +111,8 @@ std::optional<Finding> check(const RunView& run) {
   f.status = Status::kEstablished;
   const int wanted = std::max(1, static_cast<int>(pools->cpus) / std::max(1, pools->ranks));
   const bool in_workers = pools->multi_threaded > 0;
-  f.title = fmt::format("{} busy threads share {} processors",
-                        pools->in_ranks + std::max(pools->workers, 2 * pools->multi_threaded),
-                        human_count(pools->cpus));
+  f.title = fmt::format("{} busy threads share {}", pools->in_ranks + 2 * pools->multi_threaded,
+                        counted(pools->cpus, "processor", "processors"));
   f.evidence.push_back(cite(
       "/proc/PID/task/*/schedstat", "{} busy threads in {}{}", pools->in_ranks,
       counted(pools->ranks, "rank", "ranks"),
@@ -132,8 +131,9 @@ std::optional<Finding> check(const RunView& run) {
   f.verify =
       "grep Threads /proc/PID/status; ps -L -o lwp,psr,pcpu -p PID   # many threads, each far "
       "below 100 %";
-  f.fix = fmt::format("OMP_NUM_THREADS={} (processors / ranks){}", wanted,
-                      in_workers ? ", and torch.set_num_threads(1) in a worker_init_fn" : "");
+  f.fix = fmt::format(
+      "OMP_NUM_THREADS={0} (processors / ranks) and no torch.set_num_threads() above it{1}", wanted,
+      in_workers ? ", and torch.set_num_threads(1) in a worker_init_fn" : "");
   f.fix += pools->ranks > 1 && wanted * pools->ranks > pools->cpus ? "; start fewer ranks" : "";
   f.undo = "unset OMP_NUM_THREADS";
   return f;

@@ -2,7 +2,7 @@
  * kernel writes back later is issued by its own workers: it counts for the device only. */
 #include "kernel.bpf.h"
 
-struct issued {
+struct block_issued {
   __u64 at;
   __u64 by_job;
 };
@@ -11,17 +11,17 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 16384);
   __type(key, __u64);
-  __type(value, struct issued);
-} requests SEC(".maps");
+  __type(value, struct block_issued);
+} block_requests SEC(".maps");
 
-/* By device number, major << 20 | minor; the job's own under JOB_KEY. */
-#define JOB_KEY 0xffffffffu
+/* By device number, major << 20 | minor; the job's own under BLOCK_JOB_KEY. */
+#define BLOCK_JOB_KEY 0xffffffffu
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
   __uint(max_entries, 128);
   __type(key, __u32);
   __type(value, struct bpf_block_sums);
-} devices SEC(".maps");
+} block_devices SEC(".maps");
 
 /* The reader's tick, so that a maximum is one of the last tick. */
 struct {
@@ -29,9 +29,9 @@ struct {
   __uint(max_entries, 1);
   __type(key, __u32);
   __type(value, __u64);
-} tick SEC(".maps");
+} block_tick SEC(".maps");
 
-static __always_inline __u32 device_of(struct request* request) {
+static __always_inline __u32 block_device(struct request* request) {
   struct gendisk* disk;
   if (bpf_core_field_exists(request->q->disk)) {
     disk = request->q->disk;
@@ -42,15 +42,15 @@ static __always_inline __u32 device_of(struct request* request) {
   return (__u32)disk->major << 20 | (__u32)disk->first_minor;
 }
 
-static __always_inline void add(__u32 key, __u64 ns) {
+static __always_inline void block_add(__u32 key, __u64 ns) {
   const __u32 zero = 0;
-  const __u64* now = bpf_map_lookup_elem(&tick, &zero);
+  const __u64* now = bpf_map_lookup_elem(&block_tick, &zero);
   if (!now) return;
-  struct bpf_block_sums* to = bpf_map_lookup_elem(&devices, &key);
+  struct bpf_block_sums* to = bpf_map_lookup_elem(&block_devices, &key);
   if (!to) {
     const struct bpf_block_sums none = {};
-    bpf_map_update_elem(&devices, &key, &none, BPF_NOEXIST);
-    to = bpf_map_lookup_elem(&devices, &key);
+    bpf_map_update_elem(&block_devices, &key, &none, BPF_NOEXIST);
+    to = bpf_map_lookup_elem(&block_devices, &key);
     if (!to) return;
   }
   ADD(to->requests, 1);
@@ -66,7 +66,7 @@ static __always_inline void add(__u32 key, __u64 ns) {
 typedef void (*btf_trace_block_rq_issue___old)(void*, struct request_queue*, struct request*);
 
 SEC("tp_btf/block_rq_issue")
-int on_issue(unsigned long long* arguments) {
+int block_on_issue(unsigned long long* arguments) {
   /* Decided when the program is loaded: only the branch of this kernel is verified. */
   __u64 key;
   if (bpf_core_type_exists(btf_trace_block_rq_issue___old)) {
@@ -75,22 +75,22 @@ int on_issue(unsigned long long* arguments) {
   } else {
     key = arguments[0];
   }
-  const struct issued now = {.at = bpf_ktime_get_ns(), .by_job = in_job()};
-  bpf_map_update_elem(&requests, &key, &now, BPF_ANY);
+  const struct block_issued now = {.at = bpf_ktime_get_ns(), .by_job = in_job()};
+  bpf_map_update_elem(&block_requests, &key, &now, BPF_ANY);
   return 0;
 }
 
 SEC("tp_btf/block_rq_complete")
-int BPF_PROG(on_complete, struct request* request, int error, unsigned int bytes) {
+int BPF_PROG(block_on_complete, struct request* request, int error, unsigned int bytes) {
   const __u64 key = (__u64)request;
-  const struct issued* found = bpf_map_lookup_elem(&requests, &key);
+  const struct block_issued* found = bpf_map_lookup_elem(&block_requests, &key);
   if (!found) return 0;
   if (bytes < request->__data_len) return 0; /* a part of it; the rest goes on */
-  const struct issued issued = *found;
-  bpf_map_delete_elem(&requests, &key);
+  const struct block_issued issued = *found;
+  bpf_map_delete_elem(&block_requests, &key);
   const __u64 ns = bpf_ktime_get_ns() - issued.at;
-  const __u32 device = device_of(request);
-  if (device != 0) add(device, ns);
-  if (issued.by_job) add(JOB_KEY, ns);
+  const __u32 device = block_device(request);
+  if (device != 0) block_add(device, ns);
+  if (issued.by_job) block_add(BLOCK_JOB_KEY, ns);
   return 0;
 }

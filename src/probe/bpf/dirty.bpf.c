@@ -2,7 +2,7 @@
  * tracepoint for how many jiffies it is about to put the task to sleep; 0 or less when it lets it go on. */
 #include "kernel.bpf.h"
 
-SUMS(bpf_dirty_sums)
+SUMS(dirty)
 
 /* 12 arguments until Linux 6.15, then 8; the pause is the last but one. The first is the kernel's own. */
 struct bdi_writeback;
@@ -11,7 +11,7 @@ typedef void (*btf_trace_balance_dirty_pages___old)(void*, struct bdi_writeback*
                                                     unsigned long, long, unsigned long);
 
 SEC("tp_btf/balance_dirty_pages")
-int on_balance(unsigned long long* arguments) {
+int dirty_on_balance(unsigned long long* arguments) {
   long long pause;
   /* Decided when the program is loaded: only the branch of this kernel is verified. */
   if (bpf_core_type_exists(btf_trace_balance_dirty_pages___old)) {
@@ -21,7 +21,7 @@ int on_balance(unsigned long long* arguments) {
     pause = (long long)arguments[6];
   }
   if (pause <= 0 || !in_job()) return 0;
-  struct bpf_dirty_sums* to = my_sums();
+  struct bpf_dirty_sums* to = dirty_slot();
   if (!to) return 0;
   ADD(to->pause_jiffies, pause);
   ADD(to->pauses, 1);

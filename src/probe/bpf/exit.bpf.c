@@ -6,13 +6,13 @@
 struct {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, 256 * 1024);
-} exits SEC(".maps");
+} exit_records SEC(".maps");
 
 SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct* task) {
+int BPF_PROG(exit_on_exit, struct task_struct* task) {
   /* Once a process, when its last thread ends. */
   if (task->signal->live.counter != 0 || !in_job()) return 0;
-  struct bpf_exit* record = bpf_ringbuf_reserve(&exits, sizeof(*record), 0);
+  struct bpf_exit* record = bpf_ringbuf_reserve(&exit_records, sizeof(*record), 0);
   if (!record) return 0;
   record->pid = current_process();
   record->code =

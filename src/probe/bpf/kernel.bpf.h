@@ -122,42 +122,42 @@ static __always_inline bool in_job(void) {
   return bpf_map_lookup_elem(&job_processes, &process) != NULL;
 }
 
-/* One slot of sums for each processor: the reader adds them up. */
-#define SUMS(struct_name)                     \
-  struct {                                    \
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);  \
-    __uint(max_entries, 1);                   \
-    __type(key, __u32);                       \
-    __type(value, struct struct_name);        \
-  } sums SEC(".maps");                        \
-  static __always_inline struct struct_name* my_sums(void) { \
-    const __u32 zero = 0;                     \
-    return bpf_map_lookup_elem(&sums, &zero); \
+/* One slot of sums for each processor: the reader adds them up. The map is NAME_sums, its value struct bpf_NAME_sums. */
+#define SUMS(name)                                                      \
+  struct {                                                              \
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                            \
+    __uint(max_entries, 1);                                             \
+    __type(key, __u32);                                                 \
+    __type(value, struct bpf_##name##_sums);                            \
+  } name##_sums SEC(".maps");                                           \
+  static __always_inline struct bpf_##name##_sums* name##_slot(void) {  \
+    const __u32 zero = 0;                                               \
+    return bpf_map_lookup_elem(&name##_sums, &zero);                    \
   }
 
 /* A per-processor slot may be entered again by an interrupt between load and store. */
 #define ADD(where, what) __sync_fetch_and_add(&(where), (what))
 
-/* When something began, by task or by object. Room is taken when the map is made: these programs run where the kernel
- * must not allocate. What does not fit is not counted. */
-#define BEGINNINGS(entries)           \
-  struct {                            \
-    __uint(type, BPF_MAP_TYPE_HASH);  \
-    __uint(max_entries, entries);     \
-    __type(key, __u64);               \
-    __type(value, __u64);             \
-  } beginnings SEC(".maps");          \
-  static __always_inline void begin(__u64 key) {            \
-    const __u64 now = bpf_ktime_get_ns();                   \
-    bpf_map_update_elem(&beginnings, &key, &now, BPF_ANY);  \
-  }                                                         \
-  /* How long it lasted; 0 when its beginning was not seen. */ \
-  static __always_inline __u64 end(__u64 key) {             \
-    const __u64* at = bpf_map_lookup_elem(&beginnings, &key); \
-    if (!at) return 0;                                      \
-    const __u64 ns = bpf_ktime_get_ns() - *at;              \
-    bpf_map_delete_elem(&beginnings, &key);                 \
-    return ns;                                              \
+/* When something began, by task or by object: NAME_begin(key), and NAME_end(key) says how long it lasted, 0 when its
+ * beginning was not seen. Room is taken when the map is made: these programs run where the kernel must not allocate. What
+ * does not fit is not counted. */
+#define BEGINNINGS(name, entries)                                   \
+  struct {                                                          \
+    __uint(type, BPF_MAP_TYPE_HASH);                                \
+    __uint(max_entries, entries);                                   \
+    __type(key, __u64);                                             \
+    __type(value, __u64);                                           \
+  } name##_begun SEC(".maps");                                      \
+  static __always_inline void name##_begin(__u64 key) {             \
+    const __u64 now = bpf_ktime_get_ns();                           \
+    bpf_map_update_elem(&name##_begun, &key, &now, BPF_ANY);        \
+  }                                                                 \
+  static __always_inline __u64 name##_end(__u64 key) {              \
+    const __u64* at = bpf_map_lookup_elem(&name##_begun, &key);     \
+    if (!at) return 0;                                              \
+    const __u64 ns = bpf_ktime_get_ns() - *at;                      \
+    bpf_map_delete_elem(&name##_begun, &key);                       \
+    return ns;                                                      \
   }
 
 #endif

@@ -6,12 +6,12 @@
  * its processor the next time. */
 #include "kernel.bpf.h"
 
-SUMS(bpf_sched_sums)
+SUMS(sched)
 
-enum reason { PREEMPTED = 0, BLOCKED_IO = 1, BLOCKED_OTHER = 2 };
+enum sched_reason { PREEMPTED = 0, BLOCKED_IO = 1, BLOCKED_OTHER = 2 };
 
 /* A task as it was when it left its processor last. */
-struct left {
+struct sched_left {
   __u64 started; /* tells it from an earlier task with its number */
   __u64 at;
   __u64 run_delay;
@@ -23,25 +23,25 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 16384);
   __type(key, __u32);
-  __type(value, struct left);
-} tasks SEC(".maps");
+  __type(value, struct sched_left);
+} sched_tasks SEC(".maps");
 
 #define TASK_DEAD 0x80
 
-static __always_inline long state_of(struct task_struct* task) {
+static __always_inline long sched_state(struct task_struct* task) {
   if (bpf_core_field_exists(task->__state)) return task->__state;
   return ((struct task_struct___old*)task)->state;
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct* prev) {
+int BPF_PROG(sched_on_switch, bool preempt, struct task_struct* prev) {
   const __u32 pid = prev->pid;
   if (pid == 0 || !in_job()) return 0;
-  struct bpf_sched_sums* to = my_sums();
+  struct bpf_sched_sums* to = sched_slot();
   if (!to) return 0;
 
-  const long state = state_of(prev);
-  struct left now = {
+  const long state = sched_state(prev);
+  struct sched_left now = {
       .started = prev->start_time,
       .at = bpf_ktime_get_ns(),
       .run_delay = prev->sched_info.run_delay,
@@ -50,7 +50,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev) {
   /* A task that is preempted on its way to sleep is still queued. */
   if (!preempt && state != 0) now.reason = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? BLOCKED_IO : BLOCKED_OTHER;
 
-  struct left* last = bpf_map_lookup_elem(&tasks, &pid);
+  struct sched_left* last = bpf_map_lookup_elem(&sched_tasks, &pid);
   if (last && last->started == now.started) {
     /* Interrupts are off at a switch: nobody else adds to this processor's slot. */
     const __u64 queued = now.run_delay - last->run_delay;
@@ -62,7 +62,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev) {
       if (last->reason == BLOCKED_OTHER) to->offcpu_other_ns += passed - accounted;
     }
     if (state & TASK_DEAD) {
-      bpf_map_delete_elem(&tasks, &pid);
+      bpf_map_delete_elem(&sched_tasks, &pid);
     } else {
       *last = now;
     }
@@ -70,6 +70,6 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct* prev) {
   }
   /* Of a task that is older than the watching, the past does not count. */
   if (now.started >= job.since) to->run_delay_ns += now.run_delay;
-  if (!(state & TASK_DEAD)) bpf_map_update_elem(&tasks, &pid, &now, BPF_ANY);
+  if (!(state & TASK_DEAD)) bpf_map_update_elem(&sched_tasks, &pid, &now, BPF_ANY);
   return 0;
 }

@@ -40,9 +40,15 @@ struct bpf_dirty_sums {
   unsigned long long pauses;
 };
 
-/* bpf.journal, bpf.fuse: pairs of a beginning and an end */
-struct bpf_span_sums {
-  unsigned long long spans;
+/* bpf.journal */
+struct bpf_journal_sums {
+  unsigned long long commits;
+  unsigned long long ns;
+};
+
+/* bpf.fuse */
+struct bpf_fuse_sums {
+  unsigned long long requests;
   unsigned long long ns;
 };
 

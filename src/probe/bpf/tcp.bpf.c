@@ -2,9 +2,9 @@
  * task says nothing; the socket remembers the group of its maker. */
 #include "kernel.bpf.h"
 
-SUMS(bpf_tcp_sums)
+SUMS(tcp)
 
-static __always_inline bool job_made(struct sock* socket) {
+static __always_inline bool tcp_job_made(struct sock* socket) {
   if (job.cgroup == 0 || !bpf_core_field_exists(socket->sk_cgrp_data.cgroup)) return false;
   struct cgroup* group = socket->sk_cgrp_data.cgroup;
   if (!group) return false;
@@ -28,10 +28,10 @@ static __always_inline bool job_made(struct sock* socket) {
 }
 
 SEC("tp_btf/tcp_retransmit_skb")
-int BPF_PROG(on_retransmit, struct sock* socket) {
-  struct bpf_tcp_sums* to = my_sums();
+int BPF_PROG(tcp_on_retransmit, struct sock* socket) {
+  struct bpf_tcp_sums* to = tcp_slot();
   if (!to) return 0;
   ADD(to->host, 1);
-  if (job_made(socket)) ADD(to->job, 1);
+  if (tcp_job_made(socket)) ADD(to->job, 1);
   return 0;
 }

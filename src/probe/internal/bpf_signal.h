@@ -1,11 +1,10 @@
-// One BPF object of src/probe/bpf: loaded for this job, attached, and read.
+// One signal of the BPF programs in src/probe/bpf: attached, and read.
 //
 //   BpfSignal bpf(context, "sched");
 //   bpf.follow(processes);                                  // each tick
 //   const auto sums = bpf.sums<bpf_sched_sums>();           // added up over all processors
 //
-// Nothing is pinned: programs and maps go with this process, however it ends. Every object is
-// loaded alone, so that what one kernel refuses costs one signal. Not thread-safe.
+// Nothing is pinned: programs and maps go with this process, however it ends. Not thread-safe.
 //
 // Throws Error{kPermission} without CAP_BPF and CAP_PERFMON or where the kernel refuses to attach,
 // Error{kUnsupported} on a kernel without BTF or without the tracepoint.
@@ -25,7 +24,7 @@ namespace bedplate::probe {
 
 class BpfSignal {
  public:
-  BpfSignal(const SampleContext& context, std::string_view object);
+  BpfSignal(const SampleContext& context, std::string_view name);
   BpfSignal(BpfSignal&&) noexcept;
   BpfSignal& operator=(BpfSignal&&) noexcept;
   ~BpfSignal();
@@ -35,7 +34,7 @@ class BpfSignal {
   bool by_group()
       const;  // the job is told by its group: processes are not missed however short they live
 
-  // The only slot of the map `sums`, a struct of uint64 members.
+  // The only slot of the map NAME_sums, a struct of uint64 members.
   template <typename Sums>
   Sums sums() const {
     Sums total{};
@@ -56,7 +55,7 @@ class BpfSignal {
   // Calls `visit` for each record that has arrived in a ring.
   void drain(const char* ring, const std::function<void(std::span<const std::byte>)>& visit);
 
-  const std::string& source() const;  // "BPF tp_btf/sched_switch, tp_btf/sched_wakeup"
+  const std::string& source() const;  // "BPF tp_btf/block_rq_issue, tp_btf/block_rq_complete"
 
  private:
   void add_sums(std::span<std::uint64_t> into) const;

@@ -9,6 +9,8 @@
 namespace bedplate::probe {
 namespace {
 
+constexpr std::size_t kMostExits = 4'096;
+
 struct ResourceField {
   std::string_view metric;
   std::int64_t ResourceUse::*field;
@@ -32,27 +34,31 @@ void join(std::string& key, std::string_view subject, std::string_view metric) {
 
 }  // namespace
 
-void SampleWriter::counter(std::string_view subject, std::string_view metric, std::int64_t value, std::string_view source) {
+void SampleWriter::counter(std::string_view subject, std::string_view metric, std::int64_t value,
+                           std::string_view source) {
   put(subject, metric, SeriesKind::kCounter, value, source);
 }
 
-void SampleWriter::gauge(std::string_view subject, std::string_view metric, std::int64_t value, std::string_view source) {
+void SampleWriter::gauge(std::string_view subject, std::string_view metric, std::int64_t value,
+                         std::string_view source) {
   put(subject, metric, SeriesKind::kGauge, value, source);
 }
 
-void SampleWriter::put(std::string_view subject, std::string_view metric, SeriesKind kind, std::int64_t value,
-                       std::string_view source) {
+void SampleWriter::put(std::string_view subject, std::string_view metric, SeriesKind kind,
+                       std::int64_t value, std::string_view source) {
   join(key_, subject, metric);
   auto it = series_.find(std::string_view(key_));
-  if (it == series_.end()) it = series_.emplace(key_, Entry{writer_.series(subject, metric, kind, source), value}).first;
+  if (it == series_.end())
+    it = series_.emplace(key_, Entry{writer_.series(subject, metric, kind, source), value}).first;
   it->second.value = value;
   writer_.sample(it->second.id, now_, value);
   if (subject.starts_with("proc/")) tally(subject, metric, value);
 }
 
 void SampleWriter::tally(std::string_view subject, std::string_view metric, std::int64_t value) {
-  const auto field = std::find_if(std::begin(kResourceFields), std::end(kResourceFields),
-                                  [metric](const ResourceField& candidate) { return candidate.metric == metric; });
+  const auto field =
+      std::find_if(std::begin(kResourceFields), std::end(kResourceFields),
+                   [metric](const ResourceField& candidate) { return candidate.metric == metric; });
   const bool resident = metric == "rss_bytes";
   if (field == std::end(kResourceFields) && !resident) return;
   const auto pid = to_int(subject.substr(5));
@@ -71,7 +77,12 @@ void SampleWriter::note(int pid, std::string_view key, std::string_view value) {
   if (key != "exit") return;
   const auto exit = nlohmann::json::parse(value, nullptr, false);
   if (!exit.is_object()) return;
-  exits_[exit.value("pid", pid)] = exit.value("signal", 0) | exit.value("code", 0) << 8;
+  const auto number = [&](const char* name, int otherwise) {
+    const auto found = exit.find(name);
+    return found != exit.end() && found->is_number_integer() ? found->get<int>() : otherwise;
+  };
+  if (exits_.size() >= kMostExits) exits_.erase(exits_.begin());
+  exits_[number("pid", pid)] = number("signal", 0) | number("code", 0) << 8;
 }
 
 void SampleWriter::forget(int pid) {
@@ -86,7 +97,8 @@ void SampleWriter::forget(int pid) {
   resources_.erase(pid);
 }
 
-std::optional<std::int64_t> SampleWriter::last(std::string_view subject, std::string_view metric) const {
+std::optional<std::int64_t> SampleWriter::last(std::string_view subject,
+                                               std::string_view metric) const {
   std::string key;
   join(key, subject, metric);
   const auto it = series_.find(std::string_view(key));
@@ -99,10 +111,21 @@ ResourceUse* SampleWriter::resource(int pid) {
   return it == resources_.end() ? nullptr : &it->second;
 }
 
-std::optional<int> SampleWriter::exit_status(int pid) const {
+std::optional<int> SampleWriter::take_exit_status(int pid) {
   const auto it = exits_.find(pid);
   if (it == exits_.end()) return std::nullopt;
-  return it->second;
+  const int status = it->second;
+  exits_.erase(it);
+  return status;
+}
+
+std::map<int, int> SampleWriter::take_exit_statuses(const std::map<int, Process>& wanted) {
+  std::map<int, int> taken;
+  if (exits_.empty()) return taken;
+  for (const auto& [pid, process] : wanted) {
+    if (const auto status = take_exit_status(pid)) taken.emplace(pid, *status);
+  }
+  return taken;
 }
 
 }  // namespace bedplate::probe

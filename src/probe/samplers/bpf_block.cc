@@ -12,13 +12,13 @@
 namespace bedplate::probe {
 namespace {
 
-constexpr std::uint32_t kJobKey = 0xffffffff;  // JOB_KEY of block.bpf.c
+constexpr std::uint32_t kJobKey = 0xffffffff;  // BLOCK_JOB_KEY of block.bpf.c
 constexpr unsigned kMinorBits = 20;
 
 class BpfBlock final : public Sampler {
  public:
   explicit BpfBlock(const SampleContext& context) : host_(context.host), bpf_(context, "block") {
-    bpf_.put("tick", 0, ++tick_);
+    bpf_.put("block_tick", 0, ++tick_);
   }
 
   void sample(std::span<const JobProcess> processes, SampleSink& sink) override {
@@ -26,9 +26,9 @@ class BpfBlock final : public Sampler {
     // A new tick begins before the old one is read: what completes in between belongs to the new
     // one.
     const std::uint64_t ended = tick_;
-    bpf_.put("tick", 0, ++tick_);
+    bpf_.put("block_tick", 0, ++tick_);
     bool job = false;
-    bpf_.each("devices", sizeof(bpf_block_sums),
+    bpf_.each("block_devices", sizeof(bpf_block_sums),
               [&](std::uint32_t key, std::span<const std::byte> slots) {
                 bpf_block_sums total{};
                 for (std::size_t at = 0; at + sizeof(bpf_block_sums) <= slots.size();

@@ -26,7 +26,7 @@ class BpfExit final : public Sampler {
   void sample(std::span<const JobProcess> processes, SampleSink& sink) override {
     // Before the processes of this tick are told, since those that ended are not among them any
     // more.
-    bpf_.drain("exits", [&](std::span<const std::byte> bytes) {
+    bpf_.drain("exit_records", [&](std::span<const std::byte> bytes) {
       bpf_exit record;
       if (bytes.size() < sizeof record) return;
       std::memcpy(&record, bytes.data(), sizeof record);

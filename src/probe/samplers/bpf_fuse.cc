@@ -11,8 +11,8 @@ class BpfFuse final : public Sampler {
   explicit BpfFuse(const SampleContext& context) : bpf_(context, "fuse") {}
 
   void sample(std::span<const JobProcess>, SampleSink& sink) override {
-    const auto sums = bpf_.sums<bpf_span_sums>();
-    sink.counter("host", "bpf.fuse_requests", as_value(sums.spans), bpf_.source());
+    const auto sums = bpf_.sums<bpf_fuse_sums>();
+    sink.counter("host", "bpf.fuse_requests", as_value(sums.requests), bpf_.source());
     sink.counter("host", "bpf.fuse_ns", as_value(sums.ns), bpf_.source());
   }
 

@@ -10,8 +10,8 @@ class BpfJournal final : public Sampler {
   explicit BpfJournal(const SampleContext& context) : bpf_(context, "journal") {}
 
   void sample(std::span<const JobProcess>, SampleSink& sink) override {
-    const auto sums = bpf_.sums<bpf_span_sums>();
-    sink.counter("host", "bpf.journal_commits", as_value(sums.spans), bpf_.source());
+    const auto sums = bpf_.sums<bpf_journal_sums>();
+    sink.counter("host", "bpf.journal_commits", as_value(sums.commits), bpf_.source());
     sink.counter("host", "bpf.journal_commit_ns", as_value(sums.ns), bpf_.source());
   }
 

@@ -64,7 +64,7 @@ TEST_F(GpuNvmlTest, TwoGpus) {
 }
 
 TEST_F(GpuNvmlTest, ADyingGpuBlocksNobodyButTheHelper) {
-  auto sampler = open_fake("block_later", 300 * kMillisecond);
+  auto sampler = open_fake("block_later", 2 * kSecond);
   ASSERT_THAT(helper_processes(), SizeIs(1));
   const pid_t helper = helper_processes()[0];
   Nanos longest = 0;

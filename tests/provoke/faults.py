@@ -1,0 +1,165 @@
+"""The faults: how each is planted, how it is mended, and which rule has to name it.
+
+A fault is a set of flags for job.py, an environment, limits, and company. What the faulty and the mended job have in common is
+the fault's `base`; two faults can be planted at once when their bases agree (pairs in test_pairs.py).
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import typing
+
+import cgroups
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    name: str
+    rule: str
+    base: dict
+    faulty: dict                       # flags over base
+    mended: dict                       # flags over base
+    env: dict = dataclasses.field(default_factory=dict)
+    limits: dict = dataclasses.field(default_factory=dict)
+    neighbours: int = 0                # spinning processes outside the job
+    needs: tuple = ()                  # "files", "data": what is put into the folder
+    allow: tuple = ()                  # rules that may be found besides, as consequences
+    says: typing.Optional[str] = None  # must be in the finding's title or fix
+
+
+FAULTS = [
+    Fault("cpu_quota", "cpu_quota", {"steps": 110, "width": 1024, "workers": 0}, {}, {}, limits={"cpu": 0.4}),
+    Fault("cpu_quota_two_ranks", "cpu_quota", {"steps": 50, "width": 1024, "workers": 0, "ranks": 2}, {}, {}, limits={"cpu": 0.7},
+          allow=("thread_oversubscription", "straggler")),
+    Fault("thread_oversubscription", "thread_oversubscription", {"steps": 60, "width": 1024, "workers": 0, "ranks": 2},
+          {"threads": 2}, {"threads": 1}),
+    Fault("affinity_collapse", "affinity_collapse",
+          {"steps": 80, "width": 1024, "workers": 1, "data": "decode", "decode-ms": 22}, {"pin": 0}, {"pin": -1},
+          allow=("input_workers",)),
+    Fault("affinity_collapse_threads", "affinity_collapse", {"steps": 60, "width": 1024, "workers": 0, "threads": 2},
+          {"pin": 1}, {"pin": -1}, allow=("thread_oversubscription",)),
+    Fault("no_workers", "input_workers", {"steps": 100, "width": 1024, "data": "decode", "decode-ms": 20},
+          {"workers": 0}, {"workers": 1}, says="num_workers=1"),
+    Fault("pegged_workers", "input_workers", {"steps": 70, "width": 512, "data": "decode", "workers": 2},
+          {"decode-ms": 100}, {"decode-ms": 2}, says="more workers will not help"),
+    Fault("noisy_neighbour", "noisy_neighbour", {"steps": 110, "width": 1024, "workers": 0}, {}, {}, neighbours=4),
+    Fault("python_gc", "python_gc", {"steps": 100, "width": 512, "workers": 0, "gc-objects": 1_500_000},
+          {"collect-every": 8}, {"collect-every": 0}),
+    Fault("debug_tracemalloc", "debug_switches", {"steps": 100, "width": 256, "workers": 0, "churn": 3000}, {}, {},
+          env={"PYTHONTRACEMALLOC": "1"}),
+    Fault("debug_distributed", "debug_switches", {"steps": 150, "width": 256, "workers": 0, "ranks": 2}, {}, {},
+          env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}),
+    Fault("memcg_thrash", "memcg_thrash",
+          {"steps": 150, "width": 512, "workers": 1, "data": "chunks", "chunk-mb": 40, "data-mb": 480, "prime": True}, {}, {},
+          limits={"memory_mib": 700}, needs=("data",), allow=("input_workers",)),
+    Fault("io_throttle", "io_throttle", {"steps": 50, "width": 512, "workers": 1, "data": "chunks", "chunk-mb": 4, "data-mb": 512,
+                                         "drop-cache": True}, {}, {}, limits={"read_mib": 40}, needs=("data",), allow=("input_workers",)),
+    Fault("small_files", "small_files", {"steps": 120, "width": 512, "workers": 1}, {"data": "files", "files-a-batch": 512},
+          {"data": "chunks", "chunk-mb": 1, "data-mb": 8, "prime": True}, needs=("files", "data"), allow=("input_workers",)),
+    Fault("checkpoint_stall", "checkpoint_stall", {"steps": 80, "width": 512, "workers": 0, "checkpoint-mb": 96, "fsync": True},
+          {"checkpoint-every": 10}, {"checkpoint-every": 0}),
+    Fault("checkpoint_two_ranks", "checkpoint_stall",
+          {"steps": 80, "width": 512, "workers": 0, "ranks": 2, "checkpoint-mb": 96, "fsync": True},
+          {"checkpoint-every": 10}, {"checkpoint-every": 0}),
+    Fault("straggler", "straggler", {"steps": 100, "width": 512, "workers": 0, "ranks": 2}, {"slow-rank": 1, "slow-ms": 25},
+          {"slow-rank": -1}, says="rank 1"),
+    Fault("uneven_data", "straggler", {"steps": 100, "width": 512, "workers": 0, "ranks": 2}, {"uneven-ms": 25}, {"uneven-ms": 0},
+          says="uneven"),
+]
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+# Jobs in which nothing is wrong; 0 findings are wanted.
+HEALTHY = {
+    "compute_bound": {"steps": 90, "width": 1024, "batch": 128, "workers": 0, "threads": 2},
+    "well_fed": {"steps": 150, "width": 1024, "data": "decode", "decode-ms": 8, "workers": 1},
+    "short_steps": {"steps": 3000, "width": 128, "layers": 2, "batch": 32, "workers": 0},
+    "long_steps": {"steps": 12, "width": 2048, "batch": 512, "workers": 0, "threads": 2},
+    "two_ranks": {"steps": 120, "width": 1024, "ranks": 2, "workers": 0},
+    "four_ranks": {"steps": 60, "width": 1024, "ranks": 4, "workers": 0},
+    "validation": {"steps": 150, "width": 1024, "workers": 1, "validate-every": 10},
+    "accumulation": {"steps": 40, "width": 1024, "workers": 1, "accumulate": 4},
+    "rare_checkpoints": {"steps": 150, "width": 1024, "workers": 0, "checkpoint-every": 75, "checkpoint-mb": 16},
+    "pythonic": {"steps": 250, "width": 512, "workers": 0, "churn": 5000},
+}
+
+# (first, second, flags of all three jobs, flags of the planted faults): planted together, then each removed alone.
+PAIRS = [
+    ("no_workers", "checkpoint_stall", {"steps": 60, "width": 1024, "decode-ms": 20}, {}),
+    ("python_gc", "no_workers", {"steps": 60, "width": 1024, "decode-ms": 10}, {"collect-every": 10}),
+    ("cpu_quota", "checkpoint_stall", {"steps": 60, "width": 1024, "workers": 0}, {}),
+    ("straggler", "checkpoint_two_ranks", {"steps": 80, "slow-ms": 20}, {}),
+]
+
+DEATHS = {
+    "segv": ("SIGSEGV", 1), "kill": ("SIGKILL", 1), "exception": ("ValueError: a label is out of range", 0), "exit": ("exit code 7", 1),
+    "memory": ("memory ran out", 0),
+}
+
+
+def flags(*parts):
+    merged = {}
+    for part in parts:
+        merged.update(part)
+    out = []
+    for name, value in merged.items():
+        if value is True:
+            out.append(f"--{name}")
+        elif value is not False:
+            out += [f"--{name}", str(value)]
+    return out
+
+
+@contextlib.contextmanager
+def folder(needs):
+    """A folder on a real disk with the files that a job reads; removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="provoke-data-", dir=os.environ.get("BEDPLATE_PROVOKE_DISK")) as path:
+        root = pathlib.Path(path)
+        if "files" in needs:
+            for number in range(4096):
+                part = root / f"{number % 64:02d}"
+                part.mkdir(exist_ok=True)
+                (part / f"{number}.bin").write_bytes(os.urandom(2048))
+        if "data" in needs:
+            block = os.urandom(1 << 20)
+            with open(root / "data.bin", "wb") as file:
+                for _ in range(512):
+                    file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
+                # Pages that are read first by a group are charged to it; those that this process wrote would hide its limit.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.sync()
+        yield path
+
+
+@contextlib.contextmanager
+def spinning(count):
+    """Processes outside the job that keep processors busy."""
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+        for spinner in spinners:
+            spinner.wait()
+
+
+@contextlib.contextmanager
+def planted(faults, path):
+    """The surroundings of some faults at once: (group or None, environment)."""
+    limits, env, neighbours = {}, {}, 0
+    for fault in faults:
+        limits.update(fault.limits)
+        env.update(fault.env)
+        neighbours += fault.neighbours
+    with contextlib.ExitStack() as stack:
+        group = None
+        if limits:
+            group = stack.enter_context(cgroups.group(**limits, path=path))
+        stack.enter_context(spinning(neighbours))
+        yield group, env

@@ -1,0 +1,117 @@
+"""Runs job.py under `bedplate run` and returns what it measured and what Bedplate said.
+
+    outcome = run(["--steps", "100"], within=group)
+    outcome.mean_ms, outcome.rules, outcome.report["findings"]
+
+BEDPLATE names the binary (default: the newest of build/*/src/cli/bedplate); a Python with torch is this one.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import resource
+import sys
+import tempfile
+import time
+import warnings
+
+# Two runs of one job differ by so much of a step on a shared machine (measured: 20 runs, 2.4 % at most between two means).
+NOISE = 0.05
+_QUIET_CPUS = 0.15  # processors that others may use while a job is measured
+_TRIES = 4
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def binary():
+    given = os.environ.get("BEDPLATE")
+    if given:
+        return given
+    built = sorted(ROOT.glob("build/*/src/cli/bedplate"), key=lambda p: p.stat().st_mtime)
+    if not built:
+        raise FileNotFoundError("no bedplate was built; build it or set BEDPLATE")
+    return str(built[-1])
+
+
+@dataclasses.dataclass
+class Outcome:
+    report: dict
+    mean_ms: float  # the job's own clock; 0 when it died
+    text: str
+    exit_code: int
+
+    @property
+    def findings(self):
+        return self.report["findings"]
+
+    @property
+    def rules(self):
+        return [finding["rule"] for finding in self.findings]
+
+    def finding(self, rule):
+        return next((f for f in self.findings if f["rule"] == rule), None)
+
+
+def _busy():
+    """Processor seconds of the machine since its start, idle and IO wait not counted."""
+    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _, _, irq, softirq, _ = map(int, fields)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def _own():
+    children, mine = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+    return children.ru_utime + children.ru_stime + mine.ru_utime + mine.ru_stime
+
+
+def _wait_for_quiet(timeout=float(os.environ.get("BEDPLATE_PROVOKE_PATIENCE", "60"))):
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        busy = _busy()
+        time.sleep(1)
+        if _busy() - busy < _QUIET_CPUS:
+            return
+
+
+def run(arguments, within=None, env=None, company=False, timeout=240):
+    """`within`: a cgroups.Group that the whole of it is started in. `company`: others are meant to disturb.
+
+    A run that others on the machine disturbed is made again, and said so: it would measure them, not the fault.
+    """
+    for attempt in range(_TRIES):
+        if not company:
+            _wait_for_quiet()
+        busy, own, began = _busy(), _own(), time.monotonic()
+        outcome = _run_once(arguments, within, env, timeout)
+        others = (_busy() - busy - (_own() - own)) / (time.monotonic() - began)
+        if company or others < _QUIET_CPUS:
+            return outcome
+        warnings.warn(f"others used {others:.2f} processors during attempt {attempt + 1}", stacklevel=2)
+    return outcome
+
+
+def _run_once(arguments, within, env, timeout):
+    with tempfile.TemporaryDirectory(prefix="provoke-") as folder:
+        report = os.path.join(folder, "report.json")
+        command = [binary(), "run", "--quiet", "--out", os.path.join(folder, "run"), "--json", report, "--",
+                   sys.executable, str(HERE / "job.py"), *map(str, arguments)]
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.endswith("_NUM_THREADS") and k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+        environment.update(env or {})
+        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=timeout,
+                              preexec_fn=within.enter if within else None)
+        if not os.path.exists(report):
+            raise AssertionError(f"no report:\n{done.stdout}\n{done.stderr}")
+        with open(report) as file:
+            parsed = json.load(file)
+        mean = 0.0
+        for line in done.stdout.splitlines():
+            if line.startswith('{"mean_ms"'):
+                mean = json.loads(line)["mean_ms"]
+        keep = os.environ.get("BEDPLATE_PROVOKE_KEEP")
+        if keep:
+            subprocess.run(["cp", "-r", os.path.join(folder, "run"), tempfile.mkdtemp(dir=keep)], check=False)
+        return Outcome(parsed, mean, done.stderr, done.returncode)
