@@ -33,7 +33,7 @@ TEST(LiveText, LeavesOutWhatIsNotKnown) {
   probe::CollectorStatus status;
   status.elapsed = 5 * kSecond;
   status.processes = 1;
-  EXPECT_EQ(live_text(status, 120), "bedplate · 5.00 s · 1 process");
+  EXPECT_EQ(live_text(status, 120), "bedplate · 5 s · 1 process");
 }
 
 TEST(LiveText, SaysThatRecordingHasStopped) {
