@@ -240,6 +240,7 @@ void TraceRing::drain_slot(std::uint32_t number, TraceVisitor& visitor, Nanos st
   // What comes from a process not yet known here would be told of the wrong one.
   if (!slot.resolved && !over && slot.looks < kLooksToFind) return;
   slot.owner = owner_of(header, slot.owner.pid);
+  slot.owner.here = slot.resolved;
   const bool said = read_text(number, header.text_used, visitor);
   const bool moved = read_records(number, header.head, over ? Last::kYes : Last::kNo, started, now);
   if (!events_.empty()) visitor.events(slot.owner, events_);

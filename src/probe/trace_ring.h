@@ -35,7 +35,8 @@ struct TraceRingSizes {
 
 // Whoever claimed a slot, as it says.
 struct TraceOwner {
-  int pid = 0;  // as /proc numbers it here, where that could be found out
+  int pid = 0;        // as /proc numbers it here, where that could be found out
+  bool here = false;  // it could
   int ppid = 0;
   int rank = -1;
   int local_rank = -1;

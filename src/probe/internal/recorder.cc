@@ -137,7 +137,7 @@ Recorder::Source& Recorder::source_of(const TraceOwner& owner) {
   if (!hook_seen_) writer_.signal({.name = "hook", .seen = true, .why = {}});
   hook_seen_ = true;
   const auto [found, fresh] = sources_.try_emplace(owner.pid, owner.pid);
-  if (fresh) processes_->adopt(owner.pid);
+  if (fresh && owner.here) processes_->adopt(owner.pid);
   Source& source = found->second;
   source.owner = owner;
   source.gone = false;

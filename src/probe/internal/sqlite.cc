@@ -109,6 +109,7 @@ Database::Database(const std::string& path, Access access) : path_(path) {
                                   : std::string(sqlite3_errstr(result)));
   }
   sqlite3_extended_result_codes(handle_, 1);
+  sqlite3_busy_timeout(handle_, 1000);  // somebody else looks into the file with other tools
   sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, 64 << 20);
   // A file from elsewhere may hold any schema: no function of it is ever called with side effects.
   sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
