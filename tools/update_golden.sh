@@ -13,5 +13,5 @@ cd "$(dirname "$0")/.."
 build=${1:-build/dev}
 cmake --build "$build" --target doctor_tests
 BEDPLATE_UPDATE_GOLDEN=1 "$build/src/doctor/doctor_tests" --gtest_brief=1 \
-  --gtest_filter='RenderText.LooksAsItIsKept:GoldenRuns.AreJudgedAsTheyWere'
+  --gtest_filter='RenderText.LooksAsItIsKept:GoldenRuns.AreJudgedAsTheyWere:*GoldenFilesSay*'
 git --no-pager diff --stat -- src/doctor/testdata tests/golden

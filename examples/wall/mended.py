@@ -167,7 +167,7 @@ def train(steps, out, packs, fixes, rank):
     loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, drop_last=True)
     torch.manual_seed(SEED)
     model = DistributedDataParallel(GPT(VOCABULARY, BLOCK))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     background = BackgroundCheckpoint(out / "checkpoint.pt")
 
     step = 0

@@ -107,7 +107,7 @@ def train(steps, out, rank):
     loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, drop_last=True)
     torch.manual_seed(SEED)
     model = DistributedDataParallel(GPT(VOCABULARY, BLOCK))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     size = sum(path.stat().st_size for path in files) / 1e6
     parameters = sum(p.numel() for p in model.parameters()) / 1e6
     if rank == 0:

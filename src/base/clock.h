@@ -8,8 +8,9 @@ namespace bedplate {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Nanos now() const = 0;       // CLOCK_MONOTONIC
-  virtual Nanos wall_now() const = 0;  // CLOCK_REALTIME, nanoseconds since 1970: for people, never for lengths
+  virtual Nanos now() const = 0;  // CLOCK_MONOTONIC
+  virtual Nanos wall_now()
+      const = 0;  // CLOCK_REALTIME, nanoseconds since 1970: for people, never for lengths
 };
 
 // The machine's clocks. Thread-safe.
@@ -21,7 +22,10 @@ class VirtualClock : public Clock {
   explicit VirtualClock(Nanos start = 0, Nanos wall_start = 0) : now_(start), wall_(wall_start) {}
   Nanos now() const override { return now_; }
   Nanos wall_now() const override { return wall_; }
-  void advance(Nanos by) { now_ += by; wall_ += by; }
+  void advance(Nanos by) {
+    now_ += by;
+    wall_ += by;
+  }
   void step_wall(Nanos by) { wall_ += by; }
 
  private:

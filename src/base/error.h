@@ -1,9 +1,11 @@
 // The one exception type of Bedplate.
 //
-//   throw Error(Code::kNotFound, "run folder {} has no run.db; give the folder that `bedplate run` printed", path);
+//   throw Error(Code::kNotFound, "run folder {} has no run.db; give the folder that `bedplate run`
+//   printed", path);
 //
-// Thrown where the outside world failed: a file is missing, a peer died, the input is bad. The message says what
-// happened, to what, and what to do. Expected absence is std::optional; a broken invariant is BEDPLATE_CHECK.
+// Thrown where the outside world failed: a file is missing, a peer died, the input is bad. The
+// message says what happened, to what, and what to do. Expected absence is std::optional; a broken
+// invariant is BEDPLATE_CHECK.
 #pragma once
 
 #include <fmt/format.h>
@@ -43,7 +45,8 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-// An Error for a failed system call: `what` names the call's purpose and object; the code and the reason come from errno.
+// An Error for a failed system call: `what` names the call's purpose and object; the code and the
+// reason come from errno.
 Error errno_error(int error_number, std::string_view what);
 
 // Aborts with file, line and the condition: for invariants whose breach is a bug of ours.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n\v\f";
 
-// Length of the valid UTF-8 sequence that starts `text`, 0 for none (overlong forms and surrogates are not valid).
+// Length of the valid UTF-8 sequence that starts `text`, 0 for none (overlong forms and surrogates
+// are not valid).
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -95,7 +96,8 @@ std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
     const auto first = to_int(trim(piece.substr(0, dash)));
     const auto last = dash == std::string_view::npos ? first : to_int(trim(piece.substr(dash + 1)));
     if (!first || !last || *first < 0 || *last < *first || *last >= kMostCpus) return std::nullopt;
-    if (cpus.size() > kMostCpus) return std::nullopt;  // the same CPUs again and again: no kernel's list
+    if (cpus.size() > kMostCpus)
+      return std::nullopt;  // the same CPUs again and again: no kernel's list
     for (auto cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
   }
   std::sort(cpus.begin(), cpus.end());
@@ -134,8 +136,9 @@ std::string to_utf8(std::string_view text) {
 }
 
 std::size_t display_width(std::string_view utf8) {
-  return static_cast<std::size_t>(std::count_if(
-      utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 std::string_view nearest_name(std::string_view given, std::span<const std::string_view> known) {
@@ -153,7 +156,8 @@ std::string_view nearest_name(std::string_view given, std::span<const std::strin
 
 std::string shell_quote(std::string_view text) {
   const auto plain = [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out = "'";

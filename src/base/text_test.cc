@@ -25,15 +25,16 @@ TEST(CpuList, ReadsWhatTheKernelPrintsAndRefusesTheRest) {
 }
 
 TEST(CpuList, FormatIsTheInverse) {
-  for (const auto* list : {"", "0", "0-1", "0-3,8,10-11"}) EXPECT_EQ(format_cpu_list(*parse_cpu_list(list)), list);
+  for (const auto* list : {"", "0", "0-1", "0-3,8,10-11"})
+    EXPECT_EQ(format_cpu_list(*parse_cpu_list(list)), list);
 }
 
 TEST(ToUtf8, ReplacesEachByteThatIsNotText) {
   EXPECT_EQ(to_utf8("grün 中 🚂\n"), "grün 中 🚂\n");
   EXPECT_EQ(to_utf8("a\xFF\xC3z"), "a\uFFFD\uFFFDz");
-  EXPECT_EQ(to_utf8("\xC0\xAF"), "\uFFFD\uFFFD");              // overlong slash
-  EXPECT_EQ(to_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");    // a surrogate
-  EXPECT_EQ(to_utf8("\x1B[31m"), "\uFFFD[31m");                // no escape reaches a terminal
+  EXPECT_EQ(to_utf8("\xC0\xAF"), "\uFFFD\uFFFD");            // overlong slash
+  EXPECT_EQ(to_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
+  EXPECT_EQ(to_utf8("\x1B[31m"), "\uFFFD[31m");              // no escape reaches a terminal
   EXPECT_EQ(to_utf8(std::string_view("\0x", 2)), "\uFFFDx");
 }
 

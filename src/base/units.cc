@@ -41,7 +41,8 @@ std::string human_duration(Nanos t) {
 }
 
 std::string human_count(double n) {
-  if (std::fabs(n) < 999.5) return n == std::floor(n) ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}", n);
+  if (std::fabs(n) < 999.5)
+    return n == std::floor(n) ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}", n);
   if (std::fabs(n) < 999.5e3) return three_figures(n / 1e3, "k");
   if (std::fabs(n) < 999.5e6) return three_figures(n / 1e6, "M");
   return three_figures(n / 1e9, "G");

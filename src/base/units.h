@@ -6,7 +6,8 @@
 
 namespace bedplate {
 
-// Times are int64 nanoseconds: of CLOCK_MONOTONIC where they are points, plain lengths where they are durations.
+// Times are int64 nanoseconds: of CLOCK_MONOTONIC where they are points, plain lengths where they
+// are durations.
 using Nanos = std::int64_t;
 
 constexpr Nanos kMicrosecond = 1'000;
@@ -20,9 +21,10 @@ constexpr std::int64_t kGiB = 1024 * kMiB;
 constexpr double seconds(Nanos t) { return static_cast<double>(t) / 1e9; }
 constexpr double milliseconds(Nanos t) { return static_cast<double>(t) / 1e6; }
 
-std::string human_bytes(double bytes);    // "1.5 MiB"; three significant figures, binary prefixes
-std::string human_duration(Nanos t);      // "740 µs", "12.3 ms", "4.00 s", "2 min 5 s", "3 h 12 min"
-std::string human_count(double n);        // "950", "12.3 k", "4.1 M"
-std::string human_share(double share);    // 0.414 → "41 %"; below 1 % one decimal; "< 0.1 %" for what is not zero
+std::string human_bytes(double bytes);  // "1.5 MiB"; three significant figures, binary prefixes
+std::string human_duration(Nanos t);    // "740 µs", "12.3 ms", "4.00 s", "2 min 5 s", "3 h 12 min"
+std::string human_count(double n);      // "950", "12.3 k", "4.1 M"
+std::string human_share(
+    double share);  // 0.414 → "41 %"; below 1 % one decimal; "< 0.1 %" for what is not zero
 
 }  // namespace bedplate

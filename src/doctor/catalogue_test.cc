@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -56,23 +55,6 @@ TEST(Catalogue, OneRuleByItsName) {
     EXPECT_EQ(e.code(), Code::kNotFound);
     EXPECT_THAT(e.what(), testing::HasSubstr("did you mean straggler?"));
   }
-}
-
-// docs/doctor.md holds the catalogue between two markers; `tools/update_docs` or this message say
-// how to renew it.
-TEST(Catalogue, TheDocumentHoldsTheRulesAsTheyAre) {
-  std::ifstream file(std::string(BEDPLATE_SOURCE_DIR) + "/docs/doctor.md");
-  if (!file) GTEST_SKIP() << "docs/doctor.md is not there";
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  const std::string begin = "<!-- bedplate rules --markdown -->\n";
-  const std::string end = "<!-- end of bedplate rules -->\n";
-  const auto from = page.find(begin);
-  const auto to = page.find(end);
-  ASSERT_NE(from, std::string::npos) << "docs/doctor.md lacks the marker " << begin;
-  ASSERT_NE(to, std::string::npos) << "docs/doctor.md lacks the marker " << end;
-  const auto start = from + begin.size();
-  EXPECT_EQ(page.substr(start, to - start), catalogue_markdown())
-      << "put the output of `bedplate rules --markdown` between the markers of docs/doctor.md";
 }
 
 }  // namespace

@@ -11,8 +11,9 @@
 
 namespace bedplate::doctor {
 
-// How sure a finding is. established: the discriminating signal itself was seen and the look-alikes are ruled out.
-// supported: the evidence fits, one look-alike could not be ruled out. hypothesis: worth a look.
+// How sure a finding is. established: the discriminating signal itself was seen and the look-alikes
+// are ruled out. supported: the evidence fits, one look-alike could not be ruled out. hypothesis:
+// worth a look.
 enum class Status : std::uint8_t { kHypothesis, kSupported, kEstablished };
 std::string_view name(Status status);
 
@@ -23,7 +24,7 @@ struct Evidence {
 
 struct RuledOut {
   std::string rule;
-  std::string text;    // "nr_throttled stayed 0"
+  std::string text;  // "nr_throttled stayed 0"
 };
 
 struct Scope {
@@ -40,17 +41,17 @@ struct Interval {
 };
 
 struct Finding {
-  std::string rule;                     // filled in by the engine
+  std::string rule;  // filled in by the engine
   Status status = Status::kHypothesis;
-  std::string title;                    // one line for this run; empty: the rule's own title
-  double gain_ceiling = 0;              // share of step time that removing the cause can at most give back, 0…1
-  std::vector<Interval> when;           // where its evidence holds, for pictures
+  std::string title;        // one line for this run; empty: the rule's own title
+  double gain_ceiling = 0;  // share of step time that removing the cause can at most give back, 0…1
+  std::vector<Interval> when;  // where its evidence holds, for pictures
   Scope scope;
   std::vector<Evidence> evidence;
   std::vector<RuledOut> ruled_out;
-  std::string verify;                   // a command that shows the cause
-  std::string fix;                      // what to change, concrete
-  std::string undo;                     // how to take the fix back
+  std::string verify;                     // a command that shows the cause
+  std::string fix;                        // what to change, concrete
+  std::string undo;                       // how to take the fix back
   std::optional<std::string> because_of;  // set by the engine: the rule whose consequence this is
 };
 
@@ -69,8 +70,8 @@ struct RankSteps {
 };
 
 struct StepSummary {
-  std::int64_t count = 0;      // of the rank with most steps
-  double median_ms = 0;        // without warm-up (first step) and evaluation
+  std::int64_t count = 0;  // of the rank with most steps
+  double median_ms = 0;    // without warm-up (first step) and evaluation
   double p99_ms = 0;
   std::map<std::string, double> phases;
   std::vector<RankSteps> ranks;
@@ -86,8 +87,8 @@ struct Report {
   std::optional<int> signal;
   Nanos started_unix = 0;
   Nanos duration = 0;
-  bool complete = true;                        // false: the recording was cut short
-  std::map<int, std::string> hooks;            // pid → "active" or why not
+  bool complete = true;              // false: the recording was cut short
+  std::map<int, std::string> hooks;  // pid → "active" or why not
   double own_cpu_share = 0;
   std::int64_t own_max_rss_bytes = 0;
   std::int64_t events = 0;
@@ -95,12 +96,12 @@ struct Report {
   StepSummary steps;
   Verdict verdict = Verdict::kUnknown;
   std::string verdict_text;
-  std::vector<Finding> findings;               // ranked: roots by ceiling, each followed by its consequences
+  std::vector<Finding> findings;  // ranked: roots by ceiling, each followed by its consequences
   std::vector<std::string> not_fired;
   std::vector<NotSeen> not_seen;
-  std::vector<std::string> remarks;            // "as root the report would also have …"
-  std::vector<probe::ResourceUse> resources;   // of the ranks, or of the job's first process
-  std::vector<std::string> resource_remarks;   // what those figures mean here, one line each
+  std::vector<std::string> remarks;           // "as root the report would also have …"
+  std::vector<probe::ResourceUse> resources;  // of the ranks, or of the job's first process
+  std::vector<std::string> resource_remarks;  // what those figures mean here, one line each
 };
 
 }  // namespace bedplate::doctor

@@ -9,9 +9,9 @@
 namespace bedplate::doctor {
 namespace {
 
-constexpr double kHeight = 100;     // units of a plot's own height
+constexpr double kHeight = 100;    // units of a plot's own height
 constexpr double kHeadroom = 1.4;  // so that a line at the top does not run through its scale
-constexpr std::size_t kHits = 60;   // places that tell their figures when pointed at
+constexpr std::size_t kHits = 60;  // places that tell their figures when pointed at
 constexpr std::size_t kTicks = 6;
 
 int y_of(double value, double top) {

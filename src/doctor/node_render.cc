@@ -46,34 +46,32 @@ std::string verdict_text(const NodeReport& report) {
   return text;
 }
 
+constexpr std::size_t kStateColumns = 9;  // "warning  "
+
 void card(TextPage& page, const NodeReport::Entry& entry) {
   const auto& [check, result] = entry;
-  constexpr std::size_t kLead = 9, kIndent = 4;
-  page.hanging(0, fmt::format("{:<9}", name(result.state)), kLead, check->title,
-               ink_of(result.state), Ink::kBold);
-  page.hanging(kIndent, check->id, 0, result.text, Ink::kDim);
-  if (result.evidence.size() > 1 ||
-      (!result.evidence.empty() && result.evidence[0].text != result.text)) {
-    for (const auto& evidence : result.evidence) {
-      if (result.evidence.size() == 1 && result.text.find(evidence.text) != std::string::npos)
-        continue;
-      page.hanging(kIndent, "-", 2, evidence.text, Ink::kDim);
-    }
+  page.hanging(0, name(result.state), kStateColumns,
+               fmt::format("{} ({})", check->title, check->id), ink_of(result.state), Ink::kBold);
+  page.paragraph(kStateColumns, result.text);
+  const auto& evidence = result.evidence;
+  // One piece of evidence is mostly the figure that the text already holds.
+  const bool told = evidence.size() == 1 && result.text.find(evidence[0].text) != std::string::npos;
+  for (const auto& item : evidence) {
+    if (!told) page.hanging(kStateColumns, "-", 2, item.text, Ink::kDim);
   }
-  page.hanging(kIndent, "verify", 8, result.verify, Ink::kDim, Ink::kPlain,
+  page.hanging(kStateColumns, "verify", 8, result.verify, Ink::kDim, Ink::kPlain,
                TextPage::Wrap::kCommand);
-  if (result.state != CheckState::kNote || result.status == Status::kEstablished) {
-    page.hanging(kIndent, "fix", 8, result.fix, Ink::kDim);
-    page.hanging(kIndent, "undo", 8, result.undo, Ink::kDim);
-  }
+  page.hanging(kStateColumns, "fix", 8, result.fix, Ink::kDim);
+  page.hanging(kStateColumns, "undo", 8, result.undo, Ink::kDim);
   page.blank();
 }
 
 void list(TextPage& page, const NodeReport& report, CheckState state) {
+  constexpr std::size_t kIdColumns = 18;
   for (const auto& [check, result] : report.entries) {
     if (result.state != state) continue;
-    page.hanging(0, fmt::format("{:<9}", name(state)), 9,
-                 fmt::format("{:<18} {}", check->id, result.text), ink_of(state));
+    page.hanging(0, fmt::format("{:<9}{}", name(state), check->id), kStateColumns + kIdColumns,
+                 result.text, ink_of(state));
   }
 }
 
@@ -120,8 +118,8 @@ std::string render_node_text(const NodeReport& report, const TextOptions& option
   const CheckState worst = report.fitness == Fitness::kNo    ? CheckState::kFault
                            : report.fitness == Fitness::kYes ? CheckState::kOk
                                                              : CheckState::kWarning;
-  page.hanging(0, fmt::format("fit for training: {}", name(report.fitness)), 0,
-               "(" + verdict_text(report) + ")", ink_of(worst));
+  const std::string end = fmt::format("fit for training: {}", name(report.fitness));
+  page.hanging(0, end, columns(end) + 2, "(" + verdict_text(report) + ")", ink_of(worst));
   return page.text();
 }
 

@@ -58,7 +58,8 @@ class Writer {
           fmt::format("\"args\":{{\"sort_index\":{}}}", order));
   }
   void name_thread(int pid, int tid, std::string_view name) {
-    event('M', pid, tid, 0, "thread_name", fmt::format("\"args\":{{\"name\":{}}}", json_text(name)));
+    event('M', pid, tid, 0, "thread_name",
+          fmt::format("\"args\":{{\"name\":{}}}", json_text(name)));
     event('M', pid, tid, 0, "thread_sort_index",
           fmt::format("\"args\":{{\"sort_index\":{}}}", tid));
   }
@@ -337,7 +338,8 @@ void write_trace(const Report& report, const probe::RunData& run, const TextSink
   out.raw(
       "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"run\":{},\"command\":{},\"verdict\":{}}},"
       "\n\"traceEvents\":[",
-      json_text(report.run_id), json_text(shell_join(report.command)), json_text(report.verdict_text));
+      json_text(report.run_id), json_text(shell_join(report.command)),
+      json_text(report.verdict_text));
   out.name_process(kMachine, "machine", 0);
   write_counters(out, run);
   write_findings(out, report);

@@ -51,20 +51,26 @@ std::span<const Threshold> verdict_thresholds() { return kVerdict; }
 
 LostTime uneven_communication(const RunView& run) {
   LostTime out = run.phase_time(Phase::kCommunication);
-  std::map<std::int64_t, std::pair<double, std::size_t>> least;  // by step: shortest wait, ranks
+  struct Waits {
+    double least = 0;
+    std::size_t ranks = 0;
+  };
+  std::map<std::int64_t, Waits> joint;
   const auto& ranks = run.ranks();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
-      const auto [it, fresh] =
-          least.try_emplace(ranks[rank].steps[step].index, out.ns[rank][step], 0);
-      if (!fresh) it->second.first = std::min(it->second.first, out.ns[rank][step]);
-      ++it->second.second;
+      Waits& waits = joint[ranks[rank].steps[step].index];
+      const double wait = out.ns[rank][step];
+      if (!(wait > 0)) continue;  // nobody looked: DDP is not asked in every short step
+      waits.least = waits.ranks == 0 ? wait : std::min(waits.least, wait);
+      ++waits.ranks;
     }
   }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
-      const auto& [shortest, count] = least.at(ranks[rank].steps[step].index);
-      out.ns[rank][step] = count == ranks.size() && count > 1 ? out.ns[rank][step] - shortest : 0;
+      const Waits& waits = joint.at(ranks[rank].steps[step].index);
+      const bool comparable = waits.ranks == ranks.size() && waits.ranks > 1;
+      out.ns[rank][step] = comparable ? out.ns[rank][step] - waits.least : 0;
     }
   }
   return out;

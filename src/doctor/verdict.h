@@ -20,8 +20,8 @@ std::span<const Threshold> verdict_thresholds();
 
 LostTime lost_time(const RunView& run);
 
-// The largest and the smallest wait in collectives differ by so much, in each step: someone came
-// late.
+// What each rank waited in collectives longer than the rank that waited least, in the steps in
+// which the waits of all ranks are known: somebody came late.
 LostTime uneven_communication(const RunView& run);
 
 // Fills in verdict and verdict_text from the ranked findings.

@@ -15,9 +15,10 @@ enum class Phase : std::uint8_t {
   kCompute,        // forward, backward and what the script does between them
   kCommunication,  // inside collectives, and DDP's all-reduce as far as backward did not hide it
   kOptimizer,
-  kCheckpoint,     // torch.save, torch.distributed.checkpoint, and the fsync calls inside
-  kGc,             // Python's garbage collector
-  kOther,          // between the optimizer's end and the next batch: logging, evaluation, the script's own work
+  kCheckpoint,  // torch.save, torch.distributed.checkpoint, and the fsync calls inside
+  kGc,          // Python's garbage collector
+  kOther,  // between the optimizer's end and the next batch: logging, evaluation, the script's own
+           // work
 };
 
 constexpr std::size_t kPhaseCount = 8;

@@ -234,9 +234,8 @@ std::string fix(const RunView& run, const Death& death) {
       break;
   }
   if (!death.traceback.empty()) return fmt::format("mend the script: {}", death.traceback);
-  return run.data().meta.count("id") != 0
-             ? "read the last lines of the job's own output"
-             : "read the end of the job's own output";
+  return run.data().meta.count("id") != 0 ? "read the last lines of the job's own output"
+                                          : "read the end of the job's own output";
 }
 
 std::optional<Finding> check(const RunView& run) {

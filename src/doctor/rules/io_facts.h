@@ -1,6 +1,8 @@
 // Pressure and traffic that the memory and IO rules share.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>

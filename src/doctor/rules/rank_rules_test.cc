@@ -39,6 +39,35 @@ TEST(Straggler, AnotherLateRankInEachStepIsUnevenWork) {
   EXPECT_THAT(f.fix, testing::HasSubstr("same amount of work"));
 }
 
+// DDP is asked for its communication only in every third short step.
+TEST(Straggler, StepsInWhichNobodyAskedAreLikeTheOthers) {
+  auto run = skewed(2, [](std::int64_t) { return 1; });
+  for (auto& step : run.data().steps) {
+    if (step.index % 3 == 0) continue;
+    step.phases = {};
+    step.phases[probe::index(Phase::kCompute)] = step.duration;
+  }
+  const Finding f = judge(run.build()).findings.at(0);
+  EXPECT_EQ(f.scope.ranks, std::vector<int>{1});
+  EXPECT_NEAR(f.gain_ceiling, 0.38, 0.02);
+}
+
+TEST(Straggler, RanksThatWereAskedInDifferentStepsAreComparedByTheirAverages) {
+  for (const bool slow : {true, false}) {
+    auto run = skewed(2, [&](std::int64_t) { return slow ? 1 : -1; });
+    for (auto& step : run.data().steps) {
+      if (step.index % 3 == step.rank) continue;
+      step.phases = {};
+      step.phases[probe::index(Phase::kCompute)] = step.duration;
+    }
+    const Report report = judge(run.build());
+    EXPECT_EQ(finding(report, "straggler") != nullptr, slow);
+    if (slow) {
+      EXPECT_NEAR(report.findings.at(0).gain_ceiling, 0.38, 0.02);
+    }
+  }
+}
+
 TEST(Straggler, RanksThatTakeTurnsOnFullProcessorsAreNotUneven) {
   auto run = skewed(4, [](std::int64_t step) { return static_cast<int>(step % 4); });
   run.gauge("host", "cpu.online", 2)

@@ -7,9 +7,13 @@
 // ranks, as far as others did wait for it in collectives: with the late rank as fast as the middle
 // one, that is what the step gets shorter by. What makes a rank late in its input, its checkpoints
 // or its garbage collector has rules of its own and is left out here, so that one loss is not
-// blamed twice.
+// blamed twice. DDP is not asked for its communication in every short step: steps in which the wait
+// of some rank is unknown are taken to be like the others; where the ranks were never asked in the
+// same step, their averages are compared.
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "doctor/cite.h"
 #include "doctor/cpu_facts.h"
@@ -31,12 +35,21 @@ double own_work(const StepView& step) {
 
 struct Skew {
   LostTime lost;
-  std::vector<double>
-      late;  // by rank (position in ranks()): steps in which it was the last, weighted by time lost
-  std::vector<double>
-      late_steps;             // steps in which it was the last by more than a twentieth of the step
+  // By rank, as in ranks(): time lost by its being the last, and steps in which it was the last by
+  // more than a twentieth of the step.
+  std::vector<double> late;
+  std::vector<double> late_steps;
   double steps = 0;           // in which some rank was
   std::vector<double> waits;  // share of step time in collectives
+};
+
+// One step of all ranks: where it is in the list of each.
+using Joint = std::vector<std::size_t>;
+
+// What one rank did in a step, or on average: work of its own and waiting, in shares of the step.
+struct Part {
+  double own = 0;
+  double wait = 0;
 };
 
 double median(std::vector<double> values) {
@@ -51,46 +64,130 @@ double reference(std::vector<double> values) {
   return values[(values.size() - 1) / 2];
 }
 
+const StepView& at(const RunView& run, const Joint& joint, std::size_t rank) {
+  return run.ranks()[rank].steps[joint[rank]];
+}
+
+double waited(const StepView& step) {
+  return static_cast<double>(step.phases[probe::index(Phase::kCommunication)]);
+}
+
+double length_of(const StepView& step) { return static_cast<double>(step.end - step.begin); }
+
+// Steps that all ranks have and in which none wrote a checkpoint (the others then wait for that).
+std::vector<Joint> joint_steps(const RunView& run) {
+  std::map<std::int64_t, std::vector<std::pair<std::size_t, std::size_t>>> by_index;
+  for (std::size_t rank = 0; rank < run.ranks().size(); ++rank) {
+    const auto& steps = run.ranks()[rank].steps;
+    for (std::size_t i = 0; i < steps.size(); ++i) by_index[steps[i].index].emplace_back(rank, i);
+  }
+  std::vector<Joint> out;
+  for (const auto& [index, where] : by_index) {
+    if (where.size() != run.ranks().size()) continue;
+    Joint joint;
+    bool saves = false;
+    for (const auto& [rank, i] : where) {
+      joint.push_back(i);
+      saves |= run.ranks()[rank].steps[i].phases[probe::index(Phase::kCheckpoint)] > 0;
+    }
+    if (!saves) out.push_back(std::move(joint));
+  }
+  return out;
+}
+
+// Who is last, and by how much of the step the others wait for it.
+std::pair<std::size_t, double> lateness(const std::vector<Part>& parts) {
+  std::vector<double> own;
+  double least = parts.front().wait;
+  double most = parts.front().wait;
+  for (const Part& part : parts) {
+    own.push_back(part.own);
+    least = std::min(least, part.wait);
+    most = std::max(most, part.wait);
+  }
+  const auto last =
+      static_cast<std::size_t>(std::max_element(own.begin(), own.end()) - own.begin());
+  return {last, std::max(0.0, std::min(own[last] - reference(own), most - least))};
+}
+
+// Averages over the steps in which the wait of each rank is known; over all for a rank that was
+// never seen to wait.
+std::vector<Part> averages(const RunView& run, const std::vector<Joint>& joint) {
+  const auto average = [&](std::size_t rank, bool known_only) -> std::optional<Part> {
+    Part sum;
+    double total = 0;
+    for (const Joint& one : joint) {
+      const StepView& step = at(run, one, rank);
+      if (known_only && !(waited(step) > 0)) continue;
+      sum.own += own_work(step);
+      sum.wait += waited(step);
+      total += length_of(step);
+    }
+    if (!(total > 0)) return std::nullopt;
+    return Part{sum.own / total, sum.wait / total};
+  };
+  std::vector<Part> out;
+  for (std::size_t rank = 0; rank < run.ranks().size(); ++rank) {
+    auto part = average(rank, true);
+    if (!part) part = average(rank, false);
+    out.push_back(part.value_or(Part{}));
+  }
+  return out;
+}
+
+void blame(const RunView& run, const Joint& joint, std::size_t rank, double share, Skew& skew) {
+  const StepView& step = at(run, joint, rank);
+  skew.lost.ns[rank][joint[rank]] = share * length_of(step);
+  skew.late[rank] += share * length_of(step);
+  if (share < 0.05) return;
+  skew.late_steps[rank] += static_cast<double>(step.weight);
+  skew.steps += static_cast<double>(step.weight);
+}
+
 Skew look(const RunView& run) {
+  const std::size_t ranks = run.ranks().size();
   Skew skew;
-  const auto& ranks = run.ranks();
-  skew.late.resize(ranks.size());
-  skew.late_steps.resize(ranks.size());
-  const LostTime uneven = uneven_communication(run);
-  skew.lost = scaled(uneven, 0);
+  skew.late.resize(ranks);
+  skew.late_steps.resize(ranks);
   const LostTime communication = run.phase_time(Phase::kCommunication);
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+  skew.lost = scaled(communication, 0);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
     skew.waits.push_back(run.share_of(communication, rank));
 
-  std::map<std::int64_t, std::vector<std::pair<std::size_t, std::size_t>>>
-      joint;  // step → (rank, position)
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step)
-      joint[ranks[rank].steps[step].index].emplace_back(rank, step);
+  const std::vector<Joint> joint = joint_steps(run);
+  std::vector<Joint> unknown;
+  double lost = 0;
+  double known = 0;
+  for (const Joint& one : joint) {
+    std::vector<Part> parts;
+    double longest = 0;
+    bool all = true;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const StepView& step = at(run, one, rank);
+      all &= waited(step) > 0;
+      longest = std::max(longest, length_of(step));
+      parts.push_back({own_work(step), waited(step)});
+    }
+    if (!all || !(longest > 0)) {
+      unknown.push_back(one);
+      continue;
+    }
+    for (Part& part : parts) part = {part.own / longest, part.wait / longest};
+    const auto [rank, share] = lateness(parts);
+    known += longest;
+    lost += share * longest;
+    if (share > 0) blame(run, one, rank, share, skew);
   }
-  for (const auto& [index, where] : joint) {
-    if (where.size() != ranks.size()) continue;
-    std::vector<double> work;
-    double waited = 0;
-    double duration = 0;
-    for (const auto& [rank, step] : where) {
-      work.push_back(own_work(ranks[rank].steps[step]));
-      waited = std::max(waited, uneven.ns[rank][step]);
-      duration = std::max(duration, static_cast<double>(ranks[rank].steps[step].end -
-                                                        ranks[rank].steps[step].begin));
-    }
-    const auto last =
-        static_cast<std::size_t>(std::max_element(work.begin(), work.end()) - work.begin());
-    const double late = std::min(work[last] - reference(work), waited);
-    if (!(late > 0)) continue;
-    const auto [rank, step] = where[last];
-    skew.lost.ns[rank][step] = late;
-    skew.late[rank] += late;
-    if (late >= duration / 20) {
-      const auto weight = static_cast<double>(ranks[rank].steps[step].weight);
-      skew.late_steps[rank] += weight;
-      skew.steps += weight;
-    }
+  if (joint.empty() || unknown.empty()) return skew;
+  const bool few = (joint.size() - unknown.size()) * 10 < joint.size();
+  const auto [last, apart] = lateness(averages(run, joint));
+  const auto usual = static_cast<std::size_t>(std::max_element(skew.late.begin(), skew.late.end()) -
+                                              skew.late.begin());
+  // Where steps were compared, the others were like them; they do not say who was last in those.
+  for (const Joint& one : unknown) {
+    if (few && apart > 0) blame(run, one, last, apart, skew);
+    if (!few && known > 0)
+      skew.lost.ns[usual][one[usual]] = lost / known * length_of(at(run, one, usual));
   }
   return skew;
 }

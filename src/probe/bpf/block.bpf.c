@@ -65,15 +65,41 @@ static __always_inline void block_add(__u32 key, __u64 ns) {
 /* The queue came first until Linux 5.10. */
 typedef void (*btf_trace_block_rq_issue___old)(void*, struct request_queue*, struct request*);
 
-SEC("tp_btf/block_rq_issue")
-int block_on_issue(unsigned long long* arguments) {
-  /* Decided when the program is loaded: only the branch of this kernel is verified. */
+/* Decided when the program is loaded: only the branch of this kernel is verified. */
+static __always_inline __u64 block_request(unsigned long long* arguments) {
   __u64 key;
   if (bpf_core_type_exists(btf_trace_block_rq_issue___old)) {
     key = arguments[1];
     barrier_var(key); /* keeps the two loads apart: the verifier wants the offset in the instruction */
   } else {
     key = arguments[0];
+  }
+  return key;
+}
+
+/* A request goes to the IO scheduler in its maker's context; on a busy device a kernel worker issues it later. */
+SEC("tp_btf/block_rq_insert")
+int block_on_insert(unsigned long long* arguments) {
+  const __u64 key = block_request(arguments);
+  if (in_job()) {
+    const struct block_issued waiting = {.at = 0, .by_job = 1};
+    bpf_map_update_elem(&block_requests, &key, &waiting, BPF_ANY);
+    return 0;
+  }
+  /* One that was never issued was merged into another, and its memory is used again. */
+  const struct block_issued* known = bpf_map_lookup_elem(&block_requests, &key);
+  if (known && known->at == 0) bpf_map_delete_elem(&block_requests, &key);
+  return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int block_on_issue(unsigned long long* arguments) {
+  const __u64 key = block_request(arguments);
+  struct block_issued* known = bpf_map_lookup_elem(&block_requests, &key);
+  if (known) {
+    /* Inserted before, or issued again because the device had no room: its maker stays the same. */
+    known->at = bpf_ktime_get_ns();
+    return 0;
   }
   const struct block_issued now = {.at = bpf_ktime_get_ns(), .by_job = in_job()};
   bpf_map_update_elem(&block_requests, &key, &now, BPF_ANY);
@@ -88,6 +114,7 @@ int BPF_PROG(block_on_complete, struct request* request, int error, unsigned int
   if (bytes < request->__data_len) return 0; /* a part of it; the rest goes on */
   const struct block_issued issued = *found;
   bpf_map_delete_elem(&block_requests, &key);
+  if (issued.at == 0) return 0;
   const __u64 ns = bpf_ktime_get_ns() - issued.at;
   const __u32 device = block_device(request);
   if (device != 0) block_add(device, ns);

@@ -208,9 +208,10 @@ TEST(MaskedCommand, KeepsSecretsOut) {
   const std::string_view arguments[] = {
       "env",  "HF_TOKEN=abc", "python",      "t.py", "--api-key",          "k1", "--password=p",
       "--lr", "0.1",          "--tokenizer", "gpt2", "http://u:pw@host/x", "a b"};
-  EXPECT_EQ(masked_command(arguments),
-            "env 'HF_TOKEN=***' python t.py --api-key *** '--password=***' --lr 0.1 --tokenizer gpt2 "
-            "'http://u:***@host/x' 'a b'");
+  EXPECT_EQ(
+      masked_command(arguments),
+      "env 'HF_TOKEN=***' python t.py --api-key *** '--password=***' --lr 0.1 --tokenizer gpt2 "
+      "'http://u:***@host/x' 'a b'");
 }
 
 }  // namespace

@@ -101,6 +101,7 @@ void measure_tick() {
   const SampleContext context{
       .host = host, .cgroups = tree, .job = &job.group, .root_pid = job.processes.front().pid};
   CountingSink sink;
+  std::vector<std::unique_ptr<Sampler>> all;  // as in a run: what samplers share is made once
   constexpr int kTicks = 80;
   double total = 0;
   Nanos opening = 0;
@@ -108,23 +109,23 @@ void measure_tick() {
              "values");
   for (const SamplerPart* part : all_samplers()) {
     const Nanos before = thread_time();
-    std::unique_ptr<Sampler> sampler;
     try {
-      sampler = part->open(context);
+      all.push_back(part->open(context));
     } catch (const Error& error) {
       fmt::print("{:<16}not seen: {}\n", part->name, error.what());
       continue;
     }
     const Nanos opened = thread_time() - before;
     opening += opened;
+    Sampler& sampler = *all.back();
+    // The first look at everything is dearer, and happens once.
     for (JobProcess& process : job.processes) process.appeared = true;
-    sampler->sample(job.processes,
-                    sink);  // the first look at everything is dearer, and happens once
+    sampler.sample(job.processes, sink);
     for (JobProcess& process : job.processes) process.appeared = false;
     sink.values = 0;
     const Nanos begin = thread_time();
     for (int i = 0; i < kTicks; ++i) {
-      sampler->sample(job.processes, sink);
+      sampler.sample(job.processes, sink);
       ::usleep(2'000);
     }
     const double call = static_cast<double>(thread_time() - begin) / kTicks / 1e3;
