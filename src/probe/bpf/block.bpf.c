@@ -1,5 +1,6 @@
-/* Latency of block requests from issue to completion, by device, and of those that the job's own tasks issued. What the
- * kernel writes back later is issued by its own workers: it counts for the device only. */
+/* Latency of block requests from issue to completion, by device, and of those that the job's own
+ * tasks issued. What the kernel writes back later is issued by its own workers: it counts for the
+ * device only. */
 #include "kernel.bpf.h"
 
 struct block_issued {
@@ -70,14 +71,16 @@ static __always_inline __u64 block_request(unsigned long long* arguments) {
   __u64 key;
   if (bpf_core_type_exists(btf_trace_block_rq_issue___old)) {
     key = arguments[1];
-    barrier_var(key); /* keeps the two loads apart: the verifier wants the offset in the instruction */
+    barrier_var(
+        key); /* keeps the two loads apart: the verifier wants the offset in the instruction */
   } else {
     key = arguments[0];
   }
   return key;
 }
 
-/* A request goes to the IO scheduler in its maker's context; on a busy device a kernel worker issues it later. */
+/* A request goes to the IO scheduler in its maker's context; on a busy device a kernel worker
+ * issues it later. */
 SEC("tp_btf/block_rq_insert")
 int block_on_insert(unsigned long long* arguments) {
   const __u64 key = block_request(arguments);

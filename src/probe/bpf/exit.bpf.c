@@ -1,4 +1,5 @@
-/* How the job's processes ended: exit code or signal, also of those that their parents never wait for. */
+/* How the job's processes ended: exit code or signal, also of those that their parents never wait
+ * for. */
 #include "kernel.bpf.h"
 
 #define SIGNAL_GROUP_EXIT 0x4
@@ -15,8 +16,8 @@ int BPF_PROG(exit_on_exit, struct task_struct* task) {
   struct bpf_exit* record = bpf_ringbuf_reserve(&exit_records, sizeof(*record), 0);
   if (!record) return 0;
   record->pid = current_process();
-  record->code =
-      task->signal->flags & SIGNAL_GROUP_EXIT ? task->signal->group_exit_code : task->group_leader->exit_code;
+  record->code = task->signal->flags & SIGNAL_GROUP_EXIT ? task->signal->group_exit_code
+                                                         : task->group_leader->exit_code;
   bpf_get_current_comm(record->comm, sizeof(record->comm));
   bpf_ringbuf_submit(record, 0);
   return 0;

@@ -1,4 +1,5 @@
-/* Commits of ext4's journals (jbd2): whoever calls fsync() waits for one. One kernel thread a journal begins and ends them. */
+/* Commits of ext4's journals (jbd2): whoever calls fsync() waits for one. One kernel thread a
+ * journal begins and ends them. */
 #include "kernel.bpf.h"
 
 SUMS(journal)

@@ -10,16 +10,19 @@
 #ifndef BEDPLATE_PROBE_BPF_KERNEL_BPF_H
 #define BEDPLATE_PROBE_BPF_KERNEL_BPF_H
 
+#include <stdbool.h>
+
+/* The helpers' headers use the types of the first one and do not include it. */
+// clang-format off
+#include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include <linux/bpf.h>
-#include <stdbool.h>
+// clang-format on
 
 #include "shared.h"
 
-/* What the kernel must hear to let a program use its helpers; the rest of Bedplate is Apache-2.0.
- */
+/* What the kernel must hear to let a program use its helpers; the rest is Apache-2.0. */
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -1,5 +1,5 @@
-/* How long the job's tasks had to free memory themselves before they got some: for the whole machine (direct reclaim), and
- * for a control group at its limit. */
+/* How long the job's tasks had to free memory themselves before they got some: for the whole
+ * machine (direct reclaim), and for a control group at its limit. */
 #include "kernel.bpf.h"
 
 SUMS(reclaim)

@@ -1,9 +1,10 @@
 /* How long the job's tasks waited for a processor, and how long they were blocked, by reason.
  *
- * Only the task that leaves its processor is looked at: it is the current one, so its group can be asked for, and switches
- * between others cost a few nanoseconds. The kernel keeps for every task how long it ran and how long it was queued; what is
- * left of the time between two leavings, it was blocked. So no wake-up needs to be seen. A wait is added when the task leaves
- * its processor the next time. */
+ * Only the task that leaves its processor is looked at: it is the current one, so its group can be
+ * asked for, and switches between others cost a few nanoseconds. The kernel keeps for every task
+ * how long it ran and how long it was queued; what is left of the time between two leavings, it was
+ * blocked. So no wake-up needs to be seen. A wait is added when the task leaves its processor the
+ * next time. */
 #include "kernel.bpf.h"
 
 SUMS(sched)
@@ -48,7 +49,8 @@ int BPF_PROG(sched_on_switch, bool preempt, struct task_struct* prev) {
       .executed = prev->se.sum_exec_runtime,
   };
   /* A task that is preempted on its way to sleep is still queued. */
-  if (!preempt && state != 0) now.reason = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? BLOCKED_IO : BLOCKED_OTHER;
+  if (!preempt && state != 0)
+    now.reason = BPF_CORE_READ_BITFIELD(prev, in_iowait) ? BLOCKED_IO : BLOCKED_OTHER;
 
   struct sched_left* last = bpf_map_lookup_elem(&sched_tasks, &pid);
   if (last && last->started == now.started) {

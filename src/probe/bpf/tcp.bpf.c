@@ -1,5 +1,5 @@
-/* TCP segments sent again: of the machine, and of sockets that the job's group made. They are sent by timers, so the current
- * task says nothing; the socket remembers the group of its maker. */
+/* TCP segments sent again: of the machine, and of sockets that the job's group made. They are sent
+ * by timers, so the current task says nothing; the socket remembers the group of its maker. */
 #include "kernel.bpf.h"
 
 SUMS(tcp)
