@@ -1,28 +1,24 @@
 /* The part of the kernel that the programs read, and who belongs to the job.
  *
- * Structures hold only the fields that are used; their true offsets come from the running kernel's
- * BTF when a program is loaded (CO-RE), so the order and size here mean nothing. A field that moved
- * or was renamed is asked for by bpf_core_field_exists(); "___old" is dropped from a type's name
- * before it is looked up.
+ * Structures hold only the fields that are used; their true offsets come from the running kernel's BTF when a program is
+ * loaded (CO-RE), so the order and size here mean nothing. A field that moved or was renamed is asked for by
+ * bpf_core_field_exists(); "___old" is dropped from a type's name before it is looked up.
  *
- * The programs read arguments of BTF tracepoints directly: no kprobe, no fentry, which hardened
- * kernels refuse. */
+ * The programs read arguments of BTF tracepoints directly: no kprobe, no fentry, which hardened kernels refuse. */
 #ifndef BEDPLATE_PROBE_BPF_KERNEL_BPF_H
 #define BEDPLATE_PROBE_BPF_KERNEL_BPF_H
 
 #include <stdbool.h>
 
-/* The helpers' headers use the types of the first one and do not include it. */
-// clang-format off
 #include <linux/bpf.h>
+
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-// clang-format on
 
 #include "shared.h"
 
-/* What the kernel must hear to let a program use its helpers; the rest is Apache-2.0. */
+/* What the kernel must hear to let a program use its helpers; the rest of Bedplate is Apache-2.0. */
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -105,13 +101,11 @@ struct {
 
 #define MOST_LEVELS 16
 
-/* The current process's number as the reader of our maps knows processes; 0 when it cannot see this
- * one. */
+/* The current process's number as the reader of our maps knows processes; 0 when it cannot see this one. */
 static __always_inline __u32 current_process(void) {
   if (job.pid_ns_ino == 0) return bpf_get_current_pid_tgid() >> 32;
   struct bpf_pidns_info info = {};
-  if (bpf_get_ns_current_pid_tgid(job.pid_ns_dev, job.pid_ns_ino, &info, sizeof(info)) != 0)
-    return 0;
+  if (bpf_get_ns_current_pid_tgid(job.pid_ns_dev, job.pid_ns_ino, &info, sizeof(info)) != 0) return 0;
   return info.tgid;
 }
 
@@ -128,43 +122,42 @@ static __always_inline bool in_job(void) {
   return bpf_map_lookup_elem(&job_processes, &process) != NULL;
 }
 
-/* One slot of sums for each processor: the reader adds them up. The map is NAME_sums, its value
- * struct bpf_NAME_sums. */
-#define SUMS(name)                                                     \
-  struct {                                                             \
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                           \
-    __uint(max_entries, 1);                                            \
-    __type(key, __u32);                                                \
-    __type(value, struct bpf_##name##_sums);                           \
-  } name##_sums SEC(".maps");                                          \
-  static __always_inline struct bpf_##name##_sums* name##_slot(void) { \
-    const __u32 zero = 0;                                              \
-    return bpf_map_lookup_elem(&name##_sums, &zero);                   \
+/* One slot of sums for each processor: the reader adds them up. The map is NAME_sums, its value struct bpf_NAME_sums. */
+#define SUMS(name)                                                      \
+  struct {                                                              \
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                            \
+    __uint(max_entries, 1);                                             \
+    __type(key, __u32);                                                 \
+    __type(value, struct bpf_##name##_sums);                            \
+  } name##_sums SEC(".maps");                                           \
+  static __always_inline struct bpf_##name##_sums* name##_slot(void) {  \
+    const __u32 zero = 0;                                               \
+    return bpf_map_lookup_elem(&name##_sums, &zero);                    \
   }
 
 /* A per-processor slot may be entered again by an interrupt between load and store. */
 #define ADD(where, what) __sync_fetch_and_add(&(where), (what))
 
-/* When something began, by task or by object: NAME_begin(key), and NAME_end(key) says how long it
- * lasted, 0 when its beginning was not seen. Room is taken when the map is made: these programs run
- * where the kernel must not allocate. What does not fit is not counted. */
-#define BEGINNINGS(name, entries)                               \
-  struct {                                                      \
-    __uint(type, BPF_MAP_TYPE_HASH);                            \
-    __uint(max_entries, entries);                               \
-    __type(key, __u64);                                         \
-    __type(value, __u64);                                       \
-  } name##_begun SEC(".maps");                                  \
-  static __always_inline void name##_begin(__u64 key) {         \
-    const __u64 now = bpf_ktime_get_ns();                       \
-    bpf_map_update_elem(&name##_begun, &key, &now, BPF_ANY);    \
-  }                                                             \
-  static __always_inline __u64 name##_end(__u64 key) {          \
-    const __u64* at = bpf_map_lookup_elem(&name##_begun, &key); \
-    if (!at) return 0;                                          \
-    const __u64 ns = bpf_ktime_get_ns() - *at;                  \
-    bpf_map_delete_elem(&name##_begun, &key);                   \
-    return ns;                                                  \
+/* When something began, by task or by object: NAME_begin(key), and NAME_end(key) says how long it lasted, 0 when its
+ * beginning was not seen. Room is taken when the map is made: these programs run where the kernel must not allocate. What
+ * does not fit is not counted. */
+#define BEGINNINGS(name, entries)                                   \
+  struct {                                                          \
+    __uint(type, BPF_MAP_TYPE_HASH);                                \
+    __uint(max_entries, entries);                                   \
+    __type(key, __u64);                                             \
+    __type(value, __u64);                                           \
+  } name##_begun SEC(".maps");                                      \
+  static __always_inline void name##_begin(__u64 key) {             \
+    const __u64 now = bpf_ktime_get_ns();                           \
+    bpf_map_update_elem(&name##_begun, &key, &now, BPF_ANY);        \
+  }                                                                 \
+  static __always_inline __u64 name##_end(__u64 key) {              \
+    const __u64* at = bpf_map_lookup_elem(&name##_begun, &key);     \
+    if (!at) return 0;                                              \
+    const __u64 ns = bpf_ktime_get_ns() - *at;                      \
+    bpf_map_delete_elem(&name##_begun, &key);                       \
+    return ns;                                                      \
   }
 
 #endif

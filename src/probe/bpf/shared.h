@@ -1,16 +1,12 @@
-/* What the BPF programs and their reader in probe/internal agree on. Plain C: clang -target bpf and
- * g++ both read it. */
+/* What the BPF programs and their reader in probe/internal agree on. Plain C: clang -target bpf and g++ both read it. */
 #ifndef BEDPLATE_PROBE_BPF_SHARED_H
 #define BEDPLATE_PROBE_BPF_SHARED_H
 
-/* Who belongs to the job. Written once before a program is loaded, so that the verifier drops the
- * branches not taken. */
+/* Who belongs to the job. Written once before a program is loaded, so that the verifier drops the branches not taken. */
 struct bpf_job {
-  unsigned long long
-      cgroup;      /* id of the job's own v2 group; 0: there is none, the map job_processes tells */
-  long long level; /* its depth in the tree; -1: not known, every level is looked at */
-  unsigned long long
-      pid_ns_dev; /* the PID namespace that process numbers are of; 0: the first one */
+  unsigned long long cgroup;     /* id of the job's own v2 group; 0: there is none, the map job_processes tells */
+  long long level;               /* its depth in the tree; -1: not known, every level is looked at */
+  unsigned long long pid_ns_dev; /* the PID namespace that process numbers are of; 0: the first one */
   unsigned long long pid_ns_ino;
   unsigned long long since; /* CLOCK_MONOTONIC at the beginning of the watching */
 };
