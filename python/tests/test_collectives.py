@@ -143,6 +143,7 @@ def test_groups_have_numbers_and_sequences_of_their_own(run, trace, torchrun):
     dist.all_reduce(t, group=dist.group.WORLD)
     if rank == 1:
         dist.all_reduce(t, group=alone)
+    dist.destroy_process_group()
     """,
         launcher=torchrun(2),
     )
@@ -217,6 +218,7 @@ DDP = (
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     x = torch.randn(8, size)
     for i in range(int(sys.argv[2])):
+        time.sleep(float(sys.argv[3]))
         if rank == 1 and i in (3, 5):
             time.sleep(0.3)
         model(x).sum().backward()
@@ -228,7 +230,7 @@ DDP = (
 
 
 def test_ddp_tells_the_communication_that_backward_did_not_hide(run, trace, torchrun):
-    hooked = run(DDP, "512", "10", launcher=torchrun(2))
+    hooked = run(DDP, "512", "10", "0.05", launcher=torchrun(2))
     first, second = ranks(trace)
     assert first.count("BACKWARD") == second.count("BACKWARD") == 10
     exposed = first.records("DDP_COMM")
@@ -243,12 +245,12 @@ def test_ddp_tells_the_communication_that_backward_did_not_hide(run, trace, torc
     assert len(slow) == 2
     # The rank that came late waits for nobody.
     assert not [c for c in second.records("DDP_COMM") if c.dur > 200_000_000]
-    plain = run(DDP, "512", "10", launcher=torchrun(2), hooked=False)
+    plain = run(DDP, "512", "10", "0.05", launcher=torchrun(2), hooked=False)
     assert sorted(hooked.stdout.split("\n")) == sorted(plain.stdout.split("\n"))
 
 
 def test_asking_ddp_stays_below_half_a_percent_of_a_short_step(run, trace, torchrun):
-    run(DDP, "8", "400", launcher=torchrun(2))
+    run(DDP, "8", "400", "0", launcher=torchrun(2))
     first, _ = ranks(trace)
     # A step here takes 1-3 ms and a question 50 us: one in five to ten is what the share allows.
     assert 10 <= first.count("DDP_COMM") <= 200
