@@ -35,6 +35,10 @@ build: setup ## everything with tests, warnings are errors, in build/ci
 test: build install ## all tests
 	@tools/run_tests.sh
 
+.PHONY: provoke
+provoke: install ## real faults, made and mended in turn; wants a quiet machine
+	@BEDPLATE=$(CURDIR)/.venv/bin/bedplate $(PYTHON) -m pytest -q tests/provoke
+
 .PHONY: lint
 lint: setup ## layers, formatting, headers that compile alone
 	@tools/check_layers.py
