@@ -37,6 +37,10 @@ bool own_business(const signalfd_siginfo& info) {
   return std::ranges::find(kAlsoTheJobs, info.ssi_signo) == std::end(kAlsoTheJobs);
 }
 
+bool asks_to_stop(const signalfd_siginfo& info) {
+  return info.ssi_signo == SIGTSTP || info.ssi_signo == SIGTTIN || info.ssi_signo == SIGTTOU;
+}
+
 bool in_foreground() {
   const UniqueFd terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
   return terminal && ::tcgetpgrp(terminal.get()) == ::getpgrp();
@@ -93,6 +97,7 @@ struct Supervisor::State {
   bool interrupted = false;
   Nanos resumed = 0;  // when this process last ran again after it had stopped itself
   Nanos stop_began = 0;
+  Nanos stop_signal_came = 0;  // when one last reached this process
 
   void watch(int fd) const {
     epoll_event event{};
@@ -104,9 +109,10 @@ struct Supervisor::State {
   }
 
   // Takes what is pending into `batch`.
-  void take_signals(std::vector<signalfd_siginfo>& batch) const {
+  void take_signals(std::vector<signalfd_siginfo>& batch) {
     signalfd_siginfo info;
     while (::read(signals.get(), &info, sizeof info) == sizeof info) batch.push_back(info);
+    if (std::ranges::any_of(batch, asks_to_stop)) stop_signal_came = real_clock().now();
   }
 
   void handle_signals(const WaitOptions& options) {
@@ -125,7 +131,7 @@ struct Supervisor::State {
         std::ranges::any_of(batch, [](const auto& info) { return info.ssi_signo == SIGCHLD; });
     if (!child_changed) return;
     const auto stop = child->stopped_by();
-    if (!stop || !should_stop_too(*stop)) return;
+    if (!stop || !should_stop_too()) return;
     if (options.before_stop) options.before_stop();
     stop_too(*stop);
     if (options.after_stop) options.after_stop();
@@ -159,10 +165,12 @@ struct Supervisor::State {
     }
   }
 
-  // A stop by the terminal is for the shell to see. A plain SIGSTOP may come from a scheduler that
-  // continues the job by itself; only in the foreground is there a shell that would wait for ever.
-  bool should_stop_too(int signal) const {
-    return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU || in_foreground();
+  // A stop that reached us as well, or in the foreground, is for the shell to see: it would wait
+  // for ever for a job that does not run. Any other may come from somebody who continues the job
+  // alone.
+  bool should_stop_too() const {
+    const bool meant_us = stop_signal_came != 0 && real_clock().now() - stop_signal_came < kFresh;
+    return meant_us || in_foreground();
   }
 
   void stop_too(int signal) {

@@ -7,8 +7,8 @@
 // Signals. Those that reach this process alone (kill PID, a container's stop, a launcher's USR1) go
 // on to the job once; those that reached the job as well (Ctrl-C, kill -- -GROUP, a whole cgroup)
 // are not repeated. SIGKILL cannot be seen: the job then lives on as a shell's child would.
-// Job control. When the job is stopped by the terminal, this process stops too, so that the shell
-// takes over; `fg` and `bg` continue both.
+// Job control. When the job is stopped by the terminal, or by a signal that came to this process
+// too, this process stops as well, so that the shell takes over; `fg` and `bg` continue both.
 // Descriptors. Once the job runs, 0 and 1 of this process lead to /dev/null: pipes belong to the
 // job alone, and their other ends see it close them. Daemons that the job leaves behind are not
 // waited for and are not adopted.

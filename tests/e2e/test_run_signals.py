@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support import BEDPLATE, alive, eventually, finish, meta, only_run, read_until, start
+from support import BEDPLATE, alive, children_of, command_line, eventually, finish, meta, only_run, read_until, start
 
 # Prints the number of each signal it gets; ends with 9 on USR2. sigwait() counts what a shell's trap
 # would merge.
@@ -82,6 +82,43 @@ def test_a_stopped_and_continued_bedplate_still_forwards(counter):
     lines = {read_until(counter.stdout.fileno(), b"\n") for _ in range(2)}
     assert lines == {b"%d\n" % signal.SIGUSR1, b"%d\n" % signal.SIGCONT}
     assert end(counter) == b""
+
+
+def state(pid: int) -> str:
+    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
+
+
+def job_of(process) -> int:
+    (pid,) = [p for p in children_of(process.pid) if b"bedplate" not in command_line(p)]
+    return pid
+
+
+@pytest.mark.parametrize("name", ["SIGSTOP", "SIGTSTP"])
+def test_a_job_stopped_and_continued_alone_does_not_leave_us_stopped(tmp_path, name):
+    # As a scheduler of its own does, without a terminal.
+    job = start("sh", "-c", "echo ready; sleep 1; exit 4", cwd=tmp_path, preexec_fn=os.setpgrp)
+    assert read_until(job.stdout.fileno(), b"ready\n") == b"ready\n"
+    pid = job_of(job)
+    os.kill(pid, getattr(signal, name))
+    eventually(lambda: state(pid) == "T", "the job to stop")
+    os.kill(pid, signal.SIGCONT)
+    finish(job)
+    assert job.returncode == 4
+
+
+def test_a_stop_sent_to_us_stops_the_job_and_us_and_both_go_on(tmp_path):
+    script = f"echo ready; while ! test -e {tmp_path}/go; do sleep 0.05; done; exit 4"
+    # A group of its own in our session: SIGTSTP does nothing in a group that no shell looks after.
+    job = start("sh", "-c", script, cwd=tmp_path, preexec_fn=os.setpgrp)
+    assert read_until(job.stdout.fileno(), b"ready\n") == b"ready\n"
+    pid = job_of(job)
+    os.kill(job.pid, signal.SIGTSTP)
+    eventually(lambda: state(pid) == "T" and state(job.pid) == "T", "both to stop")
+    os.kill(job.pid, signal.SIGCONT)
+    eventually(lambda: state(pid) != "T", "the job to go on")
+    (tmp_path / "go").touch()
+    finish(job)
+    assert job.returncode == 4
 
 
 @pytest.mark.parametrize("foreground", [[], ["--foreground"]])
