@@ -96,10 +96,14 @@ std::size_t cut_of_word(std::string_view word, std::size_t width) {
   return separator != std::string_view::npos && separator + 1 > most / 2 ? separator + 1 : most;
 }
 
-// Pieces of a command between spaces that lie outside quotes; one piece when its quotes do not
-// close.
-std::vector<std::string_view> shell_pieces(std::string_view text) {
-  std::vector<std::string_view> pieces;
+struct ShellText {
+  std::vector<std::string_view>
+      pieces;  // between spaces that lie outside quotes; one when its quotes do not close
+  std::string_view comment;  // from its "#"
+};
+
+ShellText shell_text(std::string_view text) {
+  ShellText out;
   char quote = 0;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -110,14 +114,31 @@ std::vector<std::string_view> shell_pieces(std::string_view text) {
       if (c == quote) quote = 0;
     } else if (c == '\'' || c == '"') {
       quote = c;
+    } else if (c == '#' && i == begin) {
+      out.comment = text.substr(i);
+      return out;
     } else if (c == ' ') {
-      if (i > begin) pieces.push_back(text.substr(begin, i - begin));
+      if (i > begin) out.pieces.push_back(text.substr(begin, i - begin));
       begin = i + 1;
     }
   }
-  if (quote != 0) return {text};
-  if (begin < text.size()) pieces.push_back(text.substr(begin));
-  return pieces;
+  if (quote != 0) return {{text}, {}};
+  if (begin < text.size()) out.pieces.push_back(text.substr(begin));
+  return out;
+}
+
+// A comment cannot be continued with a backslash: each of its lines is one of its own.
+void append_comment(std::string_view comment, std::size_t width, std::vector<std::string>& lines) {
+  if (comment.empty()) return;
+  if (!lines.empty() && columns(lines.back()) + 1 + columns(comment) <= width) {
+    lines.back() += ' ';
+    lines.back() += comment;
+    return;
+  }
+  comment.remove_prefix(comment.find_first_not_of("# ") == std::string_view::npos
+                            ? comment.size()
+                            : comment.find_first_not_of("# "));
+  for (const auto& line : wrap(comment, width > 4 ? width - 2 : 2)) lines.push_back("# " + line);
 }
 
 }  // namespace
@@ -177,8 +198,8 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 
 std::vector<std::string> wrap_command(std::string_view text, std::size_t width) {
   if (columns(text) <= width) return {std::string(text)};
-  const auto pieces = shell_pieces(text);
-  const std::size_t room = width > 4 ? width - 2 : 2;  // for " \"
+  const auto [pieces, comment] = shell_text(text);
+  const std::size_t room = width > 4 ? width - 2 : 2;  // for " \\"
   for (const auto piece : pieces) {
     if (columns(piece) > room) return wrap(text, width);
   }
@@ -192,6 +213,7 @@ std::vector<std::string> wrap_command(std::string_view text, std::size_t width) 
     }
   }
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) lines[i] += " \\";
+  append_comment(comment, width, lines);
   return lines;
 }
 

@@ -49,6 +49,14 @@ TEST(WrapCommand, CanBePasted) {
               ElementsAre("look at the", "job's own", "files"));
 }
 
+TEST(WrapCommand, AContinuedCommentIsStillAComment) {
+  EXPECT_THAT(wrap_command("ps -L -p 1 # many threads, each far below it's share", 16),
+              ElementsAre("ps -L -p 1", "# many threads,", "# each far below", "# it's share"));
+  EXPECT_THAT(wrap_command("cat /a/b/c /d/e/f  # x", 14),
+              ElementsAre("cat /a/b/c \\", "/d/e/f # x"));
+  EXPECT_THAT(wrap_command("echo a#b 'c # d' e", 12), ElementsAre("echo a#b \\", "'c # d' e"));
+}
+
 TEST(Fit, FillsOrCuts) {
   EXPECT_EQ(fit("ab", 4), "ab  ");
   EXPECT_EQ(fit("abcdef", 4), "abc…");

@@ -66,13 +66,19 @@ void add(CheckResult& result, CheckState state, std::string source, std::string 
     const auto level = state == CheckState::kFault     ? host::MarkLevel::kFault
                        : state == CheckState::kWarning ? host::MarkLevel::kWarning
                                                        : host::MarkLevel::kNote;
-    result.marks.push_back({std::move(subject), level, seen});
+    // Evidence begins with its subject ("vda: …"), beside which the mark will stand.
+    const auto colon = seen.find(": ");
+    result.marks.push_back(
+        {std::move(subject), level, colon == std::string::npos ? seen : seen.substr(colon + 2)});
   }
   result.evidence.push_back({std::move(source), std::move(seen)});
 }
 
-CheckResult concluded(CheckResult result, std::string text, std::string well) {
-  result.text = result.evidence.empty() ? std::move(well) : std::move(text);
+CheckResult concluded(CheckResult result, std::string many, std::string well) {
+  if (result.evidence.empty())
+    result.text = std::move(well);
+  else
+    result.text = result.evidence.size() == 1 ? result.evidence[0].text : std::move(many);
   return result;
 }
 

@@ -190,7 +190,7 @@ std::vector<Case> memory_cases() {
        [](auto& h) {
          h.memory.swaps = {{.path = "/swapfile", .bytes = 8 * kGiB, .used_bytes = 4 * kGiB}};
        },
-       kWarning, "4 GiB are swapped out"},
+       kWarning, "4 GiB of 8 GiB used"},
       {"swap", "much, in compressed RAM",
        [](auto& h) {
          h.memory.swaps = {{.path = "/dev/zram0",

@@ -30,8 +30,9 @@ CheckResult found(CheckState state, std::string text, std::string source, std::s
 void add(CheckResult& result, CheckState state, std::string source, std::string seen,
          std::string subject = {});
 
-// Ends a result that was made of add(): `well` when nothing was added, else `count`-less `text`.
-CheckResult concluded(CheckResult result, std::string text, std::string well);
+// Ends a result that was made of add(): its text is `well` when nothing was added, what was seen
+// when that is one thing, `many` when it is several.
+CheckResult concluded(CheckResult result, std::string many, std::string well);
 
 std::string bytes(std::int64_t value);  // "64 MiB", "unlimited"
 

@@ -42,18 +42,23 @@ CheckResult governor(const NodeView& node) {
   if (self_governing) {
     const std::string preference = cpu.energy_preference.empty() ? "n/a" : cpu.energy_preference;
     const bool saving = preference == "power" || preference == "balance_power";
-    return found(saving ? CheckState::kWarning : CheckState::kNote,
-                 fmt::format("{} with driver {}, energy preference {}: it does reach full speed, "
-                             "more slowly after idling",
-                             seen, cpu.frequency_driver, preference),
-                 source, seen);
+    CheckResult result =
+        found(saving ? CheckState::kWarning : CheckState::kNote,
+              fmt::format("{} with driver {}, energy preference {}: it does reach full speed, "
+                          "more slowly after idling",
+                          seen, cpu.frequency_driver, preference),
+              source, seen);
+    result.undo = "cpupower frequency-set -g " + cpu.governors.front().name;
+    return result;
   }
-  return found(
+  CheckResult result = found(
       slowest ? CheckState::kWarning : CheckState::kNote,
       slowest
           ? fmt::format("{} with driver {}: the lowest clock", seen, cpu.frequency_driver)
           : fmt::format("{}: the clock follows the load, short bursts run below full speed", seen),
       source, seen);
+  result.undo = "cpupower frequency-set -g " + cpu.governors.front().name;
+  return result;
 }
 
 CheckResult boost(const NodeView& node) {
@@ -79,7 +84,7 @@ CheckResult cpus_online(const NodeView& node) {
         "isolated: " + format_cpu_list(cpu.isolated) + "; only what is bound to them runs there");
   }
   return concluded(
-      std::move(result), "some processors are not used by default",
+      std::move(result), "some are offline, some isolated",
       fmt::format("{} online, none isolated", plural(cpu.online.size(), "CPU", "CPUs")));
 }
 

@@ -43,7 +43,7 @@ CheckResult driver(const NodeView& node) {
       drivers.insert(name);
   }
   return concluded(
-      std::move(result), "not every GPU can be used",
+      std::move(result), "several cannot be used",
       plural(gpus.size(), "GPU", "GPUs") + " with " + (drivers.empty() ? "n/a" : *drivers.begin()));
 }
 
@@ -56,7 +56,7 @@ CheckResult pcie(const NodeView& node) {
     told += check_link(node, gpu->pci, title(*gpu), subject(*gpu), result) ? 1 : 0;
   if (told == 0)
     return not_seen("no current_link_speed or current_link_width: usual in a virtual machine");
-  return concluded(std::move(result), "below what card and slot can do",
+  return concluded(std::move(result), "several are below what card and slot can do",
                    plural(told, "link", "links") + " at full width and speed");
 }
 
@@ -73,7 +73,7 @@ CheckResult numa(const NodeView& node) {
   }
   return concluded(
       std::move(result),
-      "the BIOS does not say to which node a GPU belongs: ranks cannot be bound near it",
+      "the BIOS does not say to which node they belong: ranks cannot be bound near them",
       "every GPU's node is known");
 }
 
@@ -110,7 +110,7 @@ constexpr NodeCheck kChecks[] = {
      .title = "a GPU's PCIe link is below what it can do",
      .layer = Layer::kGpu,
      .check = pcie,
-     .verify = "under load: cat /sys/bus/pci/devices/<address>/current_link_{speed,width}; lspci "
+     .verify = "cat /sys/bus/pci/devices/<address>/current_link_{speed,width}; lspci "
                "-vvs <address> | grep LnkSta",
      .fix = "reseat card or riser, look for a slot with all lanes, update the BIOS, read the "
             "kernel log for \"limited by\" and AER",
@@ -149,6 +149,10 @@ bool check_link(const NodeView& node, const host::PciDevice& device, const std::
   const std::string source = fmt::format("/sys/bus/pci/devices/{}/current_link_*", device.address);
   const std::string now = host::link_text(link.speed_gts, link.width);
   const std::string could = host::link_text(best.speed_gts, best.width);
+  if (result.evidence.empty()) {
+    result.verify =
+        fmt::format("cat /sys/bus/pci/devices/{}/current_link_{{speed,width}}", device.address);
+  }
   if (link.width && best.width && *link.width < *best.width) {
     const bool bad = *link.width < node.threshold("pcie.fault_share") * *best.width;
     add(result, bad ? CheckState::kFault : CheckState::kWarning, source,

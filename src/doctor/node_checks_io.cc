@@ -39,6 +39,11 @@ CheckResult scheduler(const NodeView& node) {
     ++judged;
     const std::string source = fmt::format("/sys/block/{}/queue/scheduler", disk.name);
     const bool spinning = disk.rotational.value_or(false);
+    const bool wrong = spinning ? disk.scheduler == "none" : disk.scheduler == "bfq";
+    if (wrong && result.evidence.empty()) {
+      result.fix = fmt::format("echo {} > {}", spinning ? "mq-deadline" : "none", source);
+      result.undo = fmt::format("echo {} > {}", disk.scheduler, source);
+    }
     if (disk.scheduler == "bfq" && !spinning) {
       add(result, CheckState::kWarning, source,
           fmt::format("{}: bfq on a fast disk costs CPU time for each request", disk.name),
@@ -53,7 +58,7 @@ CheckResult scheduler(const NodeView& node) {
     return not_applicable(disks.empty()
                               ? "no disk is visible"
                               : "no NVMe or SCSI disk: a virtual disk is scheduled by its host");
-  return concluded(std::move(result), "a scheduler does not suit its disk",
+  return concluded(std::move(result), "several do not suit",
                    plural(judged, "disk", "disks") + " with a scheduler that suits");
 }
 
@@ -65,6 +70,11 @@ CheckResult read_ahead(const NodeView& node) {
     ++judged;
     const std::string source = fmt::format("/sys/block/{}/queue/read_ahead_kb", disk.name);
     const auto kib = static_cast<double>(*disk.read_ahead_kib);
+    if (result.evidence.empty()) {
+      result.fix =
+          fmt::format("echo 128 > {}; or MADV_RANDOM in a loader that reads at random", source);
+      result.undo = fmt::format("echo {} > {}", *disk.read_ahead_kib, source);
+    }
     if (kib > node.threshold("disk_read_ahead.most_kib")) {
       add(result, CheckState::kNote, source,
           fmt::format("{}: {} KiB: good for one long read; random reads through mmap fetch up to "
@@ -77,7 +87,7 @@ CheckResult read_ahead(const NodeView& node) {
     }
   }
   if (judged == 0) return not_applicable("no disk is visible");
-  return concluded(std::move(result), "read-ahead is far from the default of 128 KiB",
+  return concluded(std::move(result), "several are far from the default of 128 KiB",
                    plural(judged, "disk", "disks") + " near the default");
 }
 
@@ -95,8 +105,9 @@ CheckResult space(const NodeView& node) {
     const double used =
         1 - static_cast<double>(*mount.available_bytes) / static_cast<double>(*mount.bytes);
     const double left_gib = static_cast<double>(*mount.available_bytes) / static_cast<double>(kGiB);
-    const std::string seen = fmt::format("{}: {} left of {}", mount.point,
-                                         bytes(*mount.available_bytes), bytes(*mount.bytes));
+    const std::string seen =
+        fmt::format("{}: {} left of {}: checkpoints and logs will fail", mount.point,
+                    bytes(*mount.available_bytes), bytes(*mount.bytes));
     const std::string subject = "mount/" + mount.point;
     const std::string source = "statfs " + mount.point;
     if (used > node.threshold("disk_space.fault_share") &&
@@ -108,7 +119,7 @@ CheckResult space(const NodeView& node) {
     }
   }
   if (judged == 0) return not_seen("no size of any file system is told");
-  return concluded(std::move(result), "nearly full: checkpoints and logs will fail",
+  return concluded(std::move(result), "several are nearly full",
                    plural(judged, "file system", "file systems") + " with room");
 }
 
@@ -121,15 +132,16 @@ CheckResult inodes(const NodeView& node) {
     ++judged;
     const double left =
         static_cast<double>(*mount.available_inodes) / static_cast<double>(*mount.inodes);
-    const std::string seen = fmt::format("{}: {} of {} inodes left", mount.point,
-                                         *mount.available_inodes, *mount.inodes);
+    const std::string seen =
+        fmt::format("{}: {} of {} inodes left: no new files soon, whatever space is left",
+                    mount.point, *mount.available_inodes, *mount.inodes);
     if (left < node.threshold("disk_inodes.least_share")) {
       add(result, *mount.available_inodes == 0 ? CheckState::kFault : CheckState::kWarning,
           "statfs " + mount.point, seen, "mount/" + mount.point);
     }
   }
   if (judged == 0) return not_applicable("no file system that counts inodes");
-  return concluded(std::move(result), "no new files soon, however much space is left",
+  return concluded(std::move(result), "several have few inodes left",
                    plural(judged, "file system", "file systems") + " with inodes left");
 }
 
@@ -187,7 +199,7 @@ CheckResult options(const NodeView& node) {
   }
   if (node.host().mounts.empty()) return not_seen("/proc/self/mountinfo names no file system");
   return concluded(
-      std::move(result), "options that cost speed",
+      std::move(result), "several options cost speed",
       plural(node.host().mounts.size(), "file system", "file systems") + " without costly options");
 }
 
@@ -198,10 +210,16 @@ CheckResult answers(const NodeView& node) {
     const std::string point = unseen.what.substr(8);
     const bool silent = unseen.why.starts_with("no answer");
     add(result, silent ? CheckState::kFault : CheckState::kWarning, "statfs " + point,
-        point + ": " + unseen.why, "mount/" + point);
+        point + ": " + unseen.why + (silent ? ": whoever touches its files hangs" : ""),
+        "mount/" + point);
+    if (result.evidence.size() == 1) {
+      result.verify = "timeout 5 stat -f " + shell_quote(point);
+      result.fix =
+          fmt::format("restart its server or FUSE daemon, or umount -l {}", shell_quote(point));
+    }
   }
   if (node.host().mounts.empty()) return not_seen("/proc/self/mountinfo names no file system");
-  return concluded(std::move(result), "whoever touches these files will hang or fail",
+  return concluded(std::move(result), "several do not answer",
                    plural(node.host().mounts.size(), "file system", "file systems") + " answer");
 }
 

@@ -92,12 +92,18 @@ CheckResult thp(const NodeView& node) {
   const std::string seen = fmt::format("{}, defrag {}", memory.thp,
                                        memory.thp_defrag.empty() ? "n/a" : memory.thp_defrag);
   if (memory.thp == "always" && memory.thp_defrag == "always") {
-    return found(CheckState::kWarning, seen + ": a page fault may stop to compact memory", source,
-                 seen);
+    CheckResult result = found(CheckState::kWarning,
+                               seen + ": a page fault may stop to compact memory", source, seen);
+    result.fix = "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag";
+    result.undo = "echo always > /sys/kernel/mm/transparent_hugepage/defrag";
+    return result;
   }
   if (memory.thp == "never") {
-    return found(CheckState::kNote, seen + ": allocators that ask for huge pages get none", source,
-                 seen);
+    CheckResult result = found(
+        CheckState::kNote, seen + ": allocators that ask for huge pages get none", source, seen);
+    result.fix = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+    result.undo = "echo never > /sys/kernel/mm/transparent_hugepage/enabled";
+    return result;
   }
   return all_well(seen);
 }
@@ -238,7 +244,7 @@ constexpr NodeCheck kChecks[] = {
      .title = "memory is swapped out",
      .layer = Layer::kMemory,
      .check = swap,
-     .verify = "cat /proc/swaps; vmstat 1 5 (columns si, so)",
+     .verify = "cat /proc/swaps; vmstat 1 5",
      .fix = "find who uses the memory (ps --sort=-rss); when there is room again: swapoff -a && "
             "swapon -a",
      .undo = "swapon -a",

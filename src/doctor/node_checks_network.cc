@@ -169,7 +169,7 @@ CheckResult pcie(const NodeView& node) {
   if (cards == 0) return not_applicable("no network card is visible here");
   if (told == 0)
     return not_seen("no current_link_speed or current_link_width: usual in a virtual machine");
-  return concluded(std::move(result), "below what card and slot can do",
+  return concluded(std::move(result), "several are below what card and slot can do",
                    plural(told, "link", "links") + " at full width and speed");
 }
 
@@ -189,13 +189,14 @@ CheckResult gids(const NodeView& node) {
       if (usable_gid(port)) continue;
       add(result, CheckState::kWarning,
           fmt::format("/sys/class/infiniband/{}/ports/{}/gids", device.name, port.number),
-          fmt::format("{} port {}: {}, none of them RoCE v2 with a routable address", device.name,
-                      port.number, plural(port.gids.size(), "address", "addresses")),
+          fmt::format("{} port {}: {}, none of them RoCE v2 with a routable address: NCCL fails or "
+                      "uses sockets",
+                      device.name, port.number, plural(port.gids.size(), "address", "addresses")),
           "rdma/" + device.name);
     }
   }
   if (judged == 0) return not_applicable("no active RoCE port");
-  return concluded(std::move(result), "RoCE v2 cannot be routed: NCCL fails or uses sockets",
+  return concluded(std::move(result), "several ports cannot be routed to",
                    plural(judged, "port", "ports") + " with RoCE v2 and an IP address");
 }
 

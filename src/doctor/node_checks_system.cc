@@ -51,7 +51,7 @@ CheckResult pressure(const NodeView& node) {
   if (*psi) return all_well("available");
   return found(CheckState::kNote,
                "none: reports cannot tell how long tasks waited for CPU, memory and IO",
-               "/proc/pressure", "absent");
+               "/proc/pressure", "none");
 }
 
 CheckResult btf(const NodeView& node) {
@@ -61,7 +61,7 @@ CheckResult btf(const NodeView& node) {
   return found(CheckState::kNote,
                "none: BPF programs cannot load; block latency and run-queue delay come from /proc, "
                "more coarsely",
-               "/sys/kernel/btf/vmlinux", "absent");
+               "/sys/kernel/btf/vmlinux", "none");
 }
 
 // ---- prefetchers ----
@@ -165,6 +165,7 @@ CheckResult prefetchers(const NodeView& node) {
   if (registers.access() == MsrAccess::kRefused)
     return not_seen("not permitted: /dev/cpu/*/msr is for root");
   CheckResult result;
+  result.verify = amd ? "rdmsr -a 0xc0000108" : "rdmsr -a 0x1a4";
   if (amd) {
     check_amd(registers, result);
   } else if (const auto value = registers.read(0x1A4); value && (*value & 0xF) != 0) {
@@ -210,7 +211,7 @@ constexpr NodeCheck kChecks[] = {
      .title = "prefetchers or processor registers are not as they come",
      .layer = Layer::kCpu,
      .check = prefetchers,
-     .verify = "rdmsr -a 0x1a4 (Intel), rdmsr -a 0xc0000108 (AMD Zen 4 and later)",
+     .verify = "rdmsr -a 0x1a4",
      .fix = "set prefetchers in the BIOS and reboot; on AMD Zen 4 and later the documented switch "
             "is 0xc0000108, where 0 is the default",
      .undo = "a reboot gives the BIOS settings back",

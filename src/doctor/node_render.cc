@@ -61,8 +61,10 @@ void card(TextPage& page, const NodeReport::Entry& entry) {
   }
   page.hanging(kStateColumns, "verify", 8, result.verify, Ink::kDim, Ink::kPlain,
                TextPage::Wrap::kCommand);
-  page.hanging(kStateColumns, "fix", 8, result.fix, Ink::kDim);
-  page.hanging(kStateColumns, "undo", 8, result.undo, Ink::kDim);
+  if (result.state != CheckState::kNote) {  // a note may well be meant; JSON has its fix, too
+    page.hanging(kStateColumns, "fix", 8, result.fix, Ink::kDim);
+    page.hanging(kStateColumns, "undo", 8, result.undo, Ink::kDim);
+  }
   page.blank();
 }
 

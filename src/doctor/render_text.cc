@@ -154,13 +154,16 @@ void card_fields(TextPage& page, const Finding& finding, std::size_t indent, boo
         evidence.source.empty() ? "" : "[" + printable(evidence.source) + "]";
     const std::string_view lead = first ? "seen" : "";
     first = false;
-    if (columns(text) + 1 + columns(source) <= room) {
-      page.line(std::string(indent, ' ') + page.ink(fit(lead, kLead), Ink::kDim) + text +
-                (source.empty() ? "" : " " + page.ink(source, Ink::kDim)));
-    } else {
-      page.hanging(indent, lead, kLead, text, Ink::kDim);
-      if (!source.empty()) page.hanging(indent, "", kLead, source, Ink::kDim, Ink::kDim);
+    auto lines = wrap(text, room);
+    const bool beside = columns(lines.back()) + 1 + columns(source) <= room;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::string line =
+          std::string(indent, ' ') + page.ink(fit(i == 0 ? lead : "", kLead), Ink::kDim) + lines[i];
+      if (beside && i + 1 == lines.size() && !source.empty())
+        line += " " + page.ink(source, Ink::kDim);
+      page.line(line);
     }
+    if (!beside) page.hanging(indent, "", kLead, source, Ink::kDim, Ink::kDim);
   }
   first = true;
   for (const auto& other : finding.ruled_out) {

@@ -200,7 +200,8 @@ void write_events(Writer& out, int pid, const std::vector<probe::Event>& events,
         const std::string name =
             thread == 0 && event->kind == static_cast<std::uint16_t>(EventKind::kGpuPhase)
                 ? "device"
-                : fmt::format("thread {}", thread);
+            : static_cast<int>(thread) == pid ? "main thread"
+                                              : fmt::format("thread {}", thread);
         out.name_thread(pid, next, ids.empty() ? name : name + ", meanwhile");
         ids.push_back(next++);
       }

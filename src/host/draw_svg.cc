@@ -74,7 +74,7 @@ std::string rect(std::string_view kind, double x, double y, double width, double
 }
 
 // A generous mean width of a character, in pixels: nobody can measure text here.
-double glyph(std::string_view kind) { return kind == "h" ? 8.1 : kind == "z" ? 6.2 : 6.7; }
+double glyph(std::string_view kind) { return kind == "h" ? 8.1 : kind == "z" ? 6.5 : 6.7; }
 
 std::vector<std::string> wrapped(std::string_view text, double width, std::string_view kind) {
   const auto columns = static_cast<std::size_t>(std::max(8.0, width / glyph(kind)));
@@ -325,7 +325,7 @@ std::string draw_svg(const Host& host, std::span<const Mark> marks, const SvgOpt
               0, 10, inside);
   }
   put_below(facts_block(picture.facts, inner), 0, 12, inside);
-  put_below(marks_block(picture.unplaced_marks, inner), 0, 8, inside);
+  put_below(marks_block(pointers(picture.unplaced_marks), inner), 0, 8, inside);
   const Block whole = framed(picture.title, inside, width, "x");
   return fmt::format(
       "<svg class=\"bph\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "

@@ -81,7 +81,7 @@ TEST(DrawText, AMarkStandsUnderItsDeviceAndNoneIsLost) {
   EXPECT_LT(gpu2, mark);
   EXPECT_LT(mark, gpu3);
   EXPECT_LT(text.find("NUMA node 1"), text.find("note: little memory"));
-  EXPECT_THAT(text, HasSubstr("WARNING: nearly full"));
+  EXPECT_THAT(text, HasSubstr("WARNING: /data: nearly full"));
 }
 
 TEST(DrawText, SaysWhichCpusAreThisProcesss) {

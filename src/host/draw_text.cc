@@ -205,7 +205,7 @@ std::string draw_text(const Host& host, std::span<const Mark> marks, const TextO
     append(boxed("node unknown", loose, inner), body);
   }
   add_facts(picture.facts, inner, body);
-  add_marks(picture.unplaced_marks, 0, inner, body);
+  add_marks(pointers(picture.unplaced_marks), 0, inner, body);
   std::string out;
   for (const auto& line : boxed(picture.title, body, width)) out += line + "\n";
   return options.charset == Charset::kAscii ? to_ascii(std::move(out)) : out;

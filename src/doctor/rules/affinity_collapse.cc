@@ -98,7 +98,7 @@ std::optional<Finding> check(const RunView& run) {
                             "they ran on or waited for {:.1f} processors, and have {}",
                             bound->wanted, bound->cpus.size()));
   f.evidence.push_back(cite("/proc/stat", "{:.1f} processors outside that mask were idle", *idle));
-  f.verify = fmt::format("taskset -pc {}; for each worker too", bound->pids.front());
+  f.verify = fmt::format("for p in {}; do taskset -pc $p; done", fmt::join(bound->pids, " "));
   f.fix =
       "start the job without the mask (taskset, numactl, cpuset), unset KMP_AFFINITY and "
       "GOMP_CPU_AFFINITY, or give every rank and worker its "
@@ -165,7 +165,7 @@ extern const Rule kAffinityCollapse = {
         "(schedstat), idle time of each processor "
         "(/proc/stat)",
     .symptoms = kSymptoms,
-    .verify = "taskset -pc PID for the rank and for each worker; mpstat -P ALL 1",
+    .verify = "taskset -pc PID; mpstat -P ALL 1   # PID: the rank, then each worker",
     .fix =
         "Start without the mask, unset KMP_AFFINITY and GOMP_CPU_AFFINITY, mind the order of "
         "imports, os.sched_setaffinity in a worker_init_fn.",

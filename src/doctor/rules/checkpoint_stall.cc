@@ -176,8 +176,9 @@ std::optional<Finding> check(const RunView& run) {
                               human_duration(static_cast<Nanos>(*commit_ns / *commits))));
   }
   f.verify =
-      "strace -f -e trace=fsync,fdatasync,write -T on a copy of the run, or: compare the step "
-      "times in the log at and between saves";
+      "strace -f -T -e trace=fsync,fdatasync,rename COMMAND   # a copy of the run: seconds at the "
+      "end "
+      "of each line";
   f.fix = flushed > 0.5
               ? "write checkpoints in the background (torch.distributed.checkpoint.async_save, or "
                 "a thread that gets a copy on the "
@@ -228,9 +229,7 @@ extern const Rule kCheckpointStall = {
         "collectives of the other ranks; "
         "write_bytes of /proc/PID/io; journal commits (BPF, jbd2)",
     .symptoms = kSymptoms,
-    .verify =
-        "the training log's step times at and between saves; strace -f -T -e fsync,fdatasync on a "
-        "copy of the run",
+    .verify = "strace -f -T -e trace=fsync,fdatasync,rename COMMAND   # a copy of the run",
     .fix =
         "Save in the background (torch.distributed.checkpoint.async_save), to local storage first, "
         "with one flush a checkpoint; save less often.",

@@ -195,9 +195,13 @@ std::optional<Finding> check(const RunView& run) {
   }
   if (f.scope.ranks.size() == run.ranks().size()) f.scope.ranks.clear();
   add_evidence(run, in, f);
-  f.verify =
-      "python -c 'iterate over the loader alone and count samples a second'; top -H -p $(pgrep -d, "
-      "-f train)";
+  std::vector<int> watched;
+  for (const int pid : run.job_pids()) {
+    if (watched.size() < 16) watched.push_back(pid);  // top takes 20
+  }
+  f.verify = fmt::format(
+      "top -b -n 1 -H -p {}   # workers near 100 %: pegged; near 0 %: they wait themselves",
+      fmt::join(watched, ","));
   f.fix = fix(in);
   f.undo = undo(in);
   return f;
@@ -249,8 +253,8 @@ extern const Rule kInputWorkers = {
         "(/proc/PID/stat); idle processors (/proc/stat), quota and affinity of the job",
     .symptoms = kSymptoms,
     .verify =
-        "iterate over the loader alone and count samples a second; top -H shows whether the "
-        "workers are busy",
+        "top -b -n 1 -H -p PID,PID   # rank and workers; and count samples a second of the loader "
+        "alone",
     .fix =
         "num_workers up to the free processors, persistent_workers=True, a larger prefetch_factor; "
         "when the processors are used up: decode ahead of "

@@ -174,7 +174,7 @@ extern const Rule kIoThrottle = {
         "blkio.throttle.*_device (v1), io.max (v2) of the job's groups; io.pressure; busy time of "
         "the device (/proc/diskstats)",
     .symptoms = kSymptoms,
-    .verify = "cat blkio.throttle.read_bps_device or io.max, up the tree; iostat -x 1",
+    .verify = "cat blkio.throttle.*_device; iostat -x 1   # v2: cat io.max, up the tree",
     .fix = "Lift the limit, or stage the data elsewhere.",
     .check = check,
     .rule_out = rule_out,

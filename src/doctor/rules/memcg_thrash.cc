@@ -148,7 +148,8 @@ extern const Rule kMemcgThrash = {
         "memory.events high and max (v2), usage against limit; "
         "read_bytes of the job; memory.pressure",
     .symptoms = kSymptoms,
-    .verify = "grep refault memory.stat, twice, in the group's folder",
+    .verify =
+        "grep refault memory.stat; sleep 10; grep refault memory.stat   # in the group's folder",
     .fix = "Raise the limit, or read with O_DIRECT or posix_fadvise, from smaller shards.",
     .check = check,
     .rule_out = rule_out,

@@ -93,7 +93,7 @@ std::optional<Finding> check(const RunView& run) {
                             human_share(storm.fetch.share(storm.fetch.system_ns)),
                             human_share(storm.fetch.share(storm.fetch.blocked_ns())),
                             human_share(storm.fetch.share(storm.fetch.user_ns))));
-  f.verify = "strace -c -f -e trace=openat,read,close,newfstatat on a copy of the run";
+  f.verify = "strace -c -f -e trace=openat,read,close,newfstatat COMMAND   # a copy of the run";
   f.fix =
       "put the samples into a few large files (tar, WebDataset, Parquet, one numpy array) and read "
       "those in order; on network storage copy them "
@@ -154,7 +154,7 @@ extern const Rule kSmallFiles = {
         "files opened by Python while making a batch, kernel, blocked and user time of it (hook); "
         "rchar and syscr of /proc/PID/io",
     .symptoms = kSymptoms,
-    .verify = "strace -c -f -e trace=openat,read,close on a copy of the run",
+    .verify = "strace -c -f -e trace=openat,read,close,newfstatat COMMAND   # a copy of the run",
     .fix = "Shards: tar, WebDataset, Parquet, numpy; local copies of what lies on network storage.",
     .check = check,
     .rule_out = rule_out,

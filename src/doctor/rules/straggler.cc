@@ -250,7 +250,7 @@ std::optional<Finding> check(const RunView& run) {
         "look at what that rank does besides: its own CPUs (affinity, neighbours), its GPU's "
         "clocks, work that only it has (logging, evaluation, saving); "
         "move it to another machine and see if the delay moves along";
-    f.verify = fmt::format("top -H -p {}; compare per-rank step times; swap two ranks' machines",
+    f.verify = fmt::format("top -b -n 1 -H -p {}   # beside another rank: what does it do more?",
                            late.pid);
     f.undo = "put the rank back";
   } else {
@@ -266,8 +266,9 @@ std::optional<Finding> check(const RunView& run) {
         "give every rank the same amount of work in each step: batches by number of tokens, "
         "samples sorted into buckets by length, packing";
     f.verify =
-        "log tokens (or pixels) a rank and step beside the step time: the late rank is the one "
-        "with most";
+        "grep -n 'in .*loader' train.py   # log the batch's size there, beside the step time: the "
+        "late "
+        "rank has most";
     f.undo = "use the old sampler";
   }
   return f;
@@ -312,7 +313,8 @@ extern const Rule kStraggler = {
         "own work and time in collectives of every rank and step (hook, DDP's communication "
         "included); processor time and delay of the late rank",
     .symptoms = kSymptoms,
-    .verify = "compare per-rank step times and waits; swap two ranks' machines",
+    .verify =
+        "top -b -n 1 -H -p PID   # of the late rank, beside another; then swap their machines",
     .fix =
         "Mend what slows that rank; if the late rank changes from step to step, even out the work.",
     .check = check,

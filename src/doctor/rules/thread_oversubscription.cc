@@ -66,26 +66,49 @@ bool too_many(const Pools& pools) {
   return ranks || workers;
 }
 
-// The variables that decide how wide pools are, as the first rank had them; "not set" is what
-// matters most.
-std::string thread_variables(const RunView& run) {
+// The environment of the first rank that told it.
+nlohmann::json environment(const RunView& run) {
   for (const RankView& rank : run.ranks()) {
     const auto notes = run.notes("env", rank.pid);
     if (notes.empty()) continue;
-    const auto env = nlohmann::json::parse(notes.back(), nullptr, false);
-    if (!env.is_object()) continue;
-    std::string out;
-    for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
-      const auto it = env.find(name);
-      const bool set = it != env.end() && it->is_string();
-      if (!set && out.empty() && std::string_view(name) != "OMP_NUM_THREADS") continue;
-      if (!out.empty() && !set) continue;
-      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name,
-                         set ? "= " + it->get<std::string>() : "not set");
-    }
-    return out;
+    auto env = nlohmann::json::parse(notes.back(), nullptr, false);
+    if (env.is_object()) return env;
   }
-  return {};
+  return nlohmann::json::object();
+}
+
+std::optional<std::string> variable(const nlohmann::json& env, std::string_view name) {
+  const auto it = env.find(name);
+  if (it == env.end() || !it->is_string()) return std::nullopt;
+  return it->get<std::string>();
+}
+
+// The variables that decide how wide pools are; "not set" is what matters most.
+std::string thread_variables(const nlohmann::json& env) {
+  const auto omp = variable(env, "OMP_NUM_THREADS");
+  std::string out = omp ? "OMP_NUM_THREADS = " + *omp : "OMP_NUM_THREADS not set";
+  for (const char* name : {"MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    if (const auto value = variable(env, name)) out += fmt::format(", {} = {}", name, *value);
+  }
+  return out;
+}
+
+std::string fix_of(const Pools& pools, const nlohmann::json& env) {
+  const int wanted = std::max(1, static_cast<int>(pools.cpus) / std::max(1, pools.ranks));
+  const auto omp = variable(env, "OMP_NUM_THREADS");
+  std::string fix;
+  if (pools.widest > 1 && omp == std::to_string(wanted)) {
+    fix = fmt::format(
+        "OMP_NUM_THREADS is {} already, so the script or a library starts more: "
+        "torch.set_num_threads({}) after the imports",
+        wanted, wanted);
+  } else {
+    fix = fmt::format(
+        "OMP_NUM_THREADS={} (processors / ranks) and no torch.set_num_threads() above it", wanted);
+  }
+  if (pools.multi_threaded > 0) fix += ", and torch.set_num_threads(1) in a worker_init_fn";
+  if (pools.ranks > 1 && wanted * pools.ranks > pools.cpus) fix += "; start fewer ranks";
+  return fix;
 }
 
 LostTime lost_to_it(const RunView& run) {
@@ -109,7 +132,6 @@ std::optional<Finding> check(const RunView& run) {
   if (f.gain_ceiling < run.threshold("thread_oversubscription.lost_share")) return std::nullopt;
   f.when = run.when(lost);
   f.status = Status::kEstablished;
-  const int wanted = std::max(1, static_cast<int>(pools->cpus) / std::max(1, pools->ranks));
   const bool in_workers = pools->multi_threaded > 0;
   f.title = fmt::format("{} busy threads share {}", pools->in_ranks + 2 * pools->multi_threaded,
                         counted(pools->cpus, "processor", "processors"));
@@ -122,19 +144,20 @@ std::optional<Finding> check(const RunView& run) {
   f.evidence.push_back(cite("/proc/PID/task/*/schedstat",
                             "threads waited for a processor {:.2f} times as long as they ran",
                             *ratio));
-  const std::string variables = thread_variables(run);
-  if (!variables.empty()) f.evidence.push_back(cite("/proc/PID/environ", "{}", variables));
+  const auto env = environment(run);
+  if (!env.empty()) f.evidence.push_back(cite("/proc/PID/environ", "{}", thread_variables(env)));
   if (const auto used = job_cpus(run, run.window())) {
     f.evidence.push_back(cite(run.series().source("cgroup/job", "cpu.usage_ns"),
                               "the job kept {:.1f} processors busy", *used));
   }
-  f.verify =
-      "grep Threads /proc/PID/status; ps -L -o lwp,psr,pcpu -p PID   # many threads, each far "
-      "below 100 %";
-  f.fix = fmt::format(
-      "OMP_NUM_THREADS={0} (processors / ranks) and no torch.set_num_threads() above it{1}", wanted,
-      in_workers ? ", and torch.set_num_threads(1) in a worker_init_fn" : "");
-  f.fix += pools->ranks > 1 && wanted * pools->ranks > pools->cpus ? "; start fewer ranks" : "";
+  std::vector<int> pids;
+  for (const RankView& rank : run.ranks()) {
+    if (pids.size() < 8) pids.push_back(rank.pid);
+  }
+  f.scope.pids = pids;
+  f.verify = fmt::format("ps -L -o pid,lwp,psr,pcpu -p {}   # many threads, each far below 100 %",
+                         fmt::join(pids, ","));
+  f.fix = fix_of(*pools, env);
   f.undo = "unset OMP_NUM_THREADS";
   return f;
 }

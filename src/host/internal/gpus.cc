@@ -138,7 +138,7 @@ void describe_gpus(const os::HostRoot& root, Host& host) {
     ask_driver(root, gpu);
     host.gpus.push_back(std::move(gpu));
   }
-  read_smi(root, host.gpus);
+  if (!root.live()) read_smi(root, host.gpus);
 }
 
 }  // namespace bedplate::host

@@ -361,6 +361,12 @@ std::vector<std::string> headlines(const Host& host) {
 
 }  // namespace
 
+std::vector<const Mark*> pointers(const std::vector<Mark>& marks) {
+  std::vector<const Mark*> all;
+  for (const auto& mark : marks) all.push_back(&mark);
+  return all;
+}
+
 Picture arrange(const Host& host, std::span<const Mark> marks) {
   MarkBook book(marks);
   Picture picture;
@@ -382,7 +388,13 @@ Picture arrange(const Host& host, std::span<const Mark> marks) {
   for (auto& [node, items] : placed) node->groups = grouped(std::move(items));
   picture.unplaced = grouped(std::move(unplaced));
   picture.facts = facts_of(host);
-  picture.unplaced_marks = book.left();
+  for (const Mark* mark : book.left()) {
+    const auto slash = mark->subject.find('/');  // "mount//data" → "/data", "disk/md1" → "md1"
+    const std::string what =
+        slash == std::string::npos ? mark->subject : mark->subject.substr(slash + 1);
+    picture.unplaced_marks.push_back(
+        {mark->subject, mark->level, what.empty() ? mark->text : what + ": " + mark->text});
+  }
   return picture;
 }
 

@@ -56,8 +56,10 @@ struct Picture {
   std::vector<PicturePackage> packages;
   std::vector<PictureGroup> unplaced;  // devices whose node is not known
   std::vector<PictureFact> facts;
-  std::vector<const Mark*> unplaced_marks;
+  std::vector<Mark> unplaced_marks;  // their text names the subject
 };
+
+std::vector<const Mark*> pointers(const std::vector<Mark>& marks);
 
 // `marks` must outlive the picture.
 Picture arrange(const Host& host, std::span<const Mark> marks);
