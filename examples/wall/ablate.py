@@ -1,6 +1,6 @@
 """What does each wall of naive.py cost? Mend each alone, and all, in turn, and see.
 
-    python ablate.py --repeats 3 [--steps 84] [--json FILE]
+    python ablate.py --repeats 3 [--steps 84] [--packs DIR] [--json FILE]
 
 Every repeat runs naive.py, mended.py with one fix at a time, and mended.py with all, so that a
 machine that drifts drifts for all of them. A run's step time is the wall clock from the end of the
@@ -44,7 +44,7 @@ def run(script, steps, out):
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
             code = process.wait()
-        except KeyboardInterrupt:  # a terminal sends it to the launcher too, others do not
+        except KeyboardInterrupt:
             process.terminate()
             process.wait()
             raise
@@ -82,11 +82,11 @@ def machine():
     }
 
 
-def measure(repeats, steps):
+def measure(repeats, steps, packs):
     """Name -> {"step_ms", "cpus_of_others": [a run each], "losses": those of the last run}."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="wall-ablate-") as folder:
-        packs = Path(folder) / "packs"
+        packs = packs or Path(folder) / "packs"
         for repeat in range(1, repeats + 1):
             for name, script in jobs(packs).items():
                 out = Path(folder) / name
@@ -168,10 +168,11 @@ def main():
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=number_of_steps, default=7 * CHECKPOINT_EVERY)
+    parser.add_argument("--packs", type=Path, help="folder to keep the packed corpus in")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     try:
-        results = measure(args.repeats, args.steps)
+        results = measure(args.repeats, args.steps, args.packs)
     except KeyboardInterrupt:
         sys.exit(130)
     summarise(results)

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/hook_files.h"
 #include "cli/live_line.h"
 #include "cli/output.h"
@@ -26,6 +27,7 @@ struct RunOptions {
   std::string folder;
   std::string json;
   std::string html;
+  std::string config;
   bool quiet = false;
   double hz = 2;
 };
@@ -44,7 +46,7 @@ void write_report(const std::string& path, std::string_view bytes) {
 
 // Reads the run back, judges it, and hands out what was asked for. A failure here is told and
 // leaves the job's exit code alone: the run itself is safe in its folder.
-void report(const RunOptions& options, const std::filesystem::path& folder) {
+void report(const RunOptions& options, const Config& config, const std::filesystem::path& folder) {
   const auto attempt = [](std::string_view what, const std::function<void()>& act) {
     try {
       act();
@@ -54,7 +56,7 @@ void report(const RunOptions& options, const std::filesystem::path& folder) {
   };
   attempt("no report", [&] {
     const auto run = probe::read_run(folder);
-    const auto judged = doctor::judge(run);
+    const auto judged = doctor::judge(run, config.thresholds);
     attempt("no report on the terminal", [&] {
       const auto style = doctor::text_options_for(STDERR_FILENO);
       tell(doctor::render_text(judged, run, style));
@@ -70,6 +72,8 @@ void report(const RunOptions& options, const std::filesystem::path& folder) {
 }
 
 int run(const RunOptions& options, std::vector<std::string> job) {
+  const Config config =
+      load_config(options.config);  // before the job starts: a mistake costs no run
   os::Supervisor supervisor;
   probe::RecordOptions recording_options;
   recording_options.arguments = std::move(job);
@@ -104,7 +108,7 @@ int run(const RunOptions& options, std::vector<std::string> job) {
         fmt::format("bedplate: report abandoned; the run is in {0}: bedplate report {0}\n",
                     folder));
     interrupted = supervisor.interrupted();
-    report(options, recording.folder());
+    report(options, config, recording.folder());
     const auto all = recording.remarks();
     for (std::size_t i = early.size(); i < all.size(); ++i) say(all[i]);
     say(fmt::format("run kept in {}", folder));
@@ -123,6 +127,7 @@ std::function<int(std::vector<std::string>)> declare(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--html", options->html, "also write the report as one HTML page")
       ->type_name("FILE");
+  add_config_option(app, options->config);
   app.add_flag("-q,--quiet", options->quiet, "no live line while the job runs");
   app.add_option("--hz", options->hz, "samples a second, 0.1 to 20 (default: 2)")
       ->type_name("N")
