@@ -150,8 +150,9 @@ void add_evidence(const RunView& run, const Input& in, Finding& f) {
     const auto loader = main_loader(run, rank);
     if (!loader) continue;
     f.evidence.push_back(cite(
-        "hook: DataLoader", "{}: num_workers={}, batch_size={}, persistent_workers={}, data set {}",
-        run.label(rank.pid), loader->workers, loader->batch_size,
+        "hook: DataLoader", "{}: num_workers={}, {}persistent_workers={}, data set {}",
+        run.label(rank.pid), loader->workers,
+        loader->batch_size > 0 ? fmt::format("batch_size={}, ", loader->batch_size) : "",
         loader->persistent ? "True" : "False", loader->dataset));
     break;
   }

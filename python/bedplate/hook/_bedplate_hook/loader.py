@@ -10,6 +10,7 @@ import resource
 import threading
 import weakref
 from time import monotonic_ns as now
+from time import thread_time_ns as cpu_time
 
 from . import files, ring, wrap
 
@@ -174,6 +175,7 @@ def _timed_fetch(original):
         files.ensure()
         files.counting = True
         before = usage(thread)
+        began_cpu = cpu_time()
         began = now()
         batch = True
         try:
@@ -183,14 +185,17 @@ def _timed_fetch(original):
             raise
         finally:
             ended = now()
+            cpu = (cpu_time() - began_cpu) // 1000
             after = usage(thread)
             _thread.fetching = False
             files.counting = False
-            user = int((after.ru_utime - before.ru_utime) * 1e6)
-            system = int((after.ru_stime - before.ru_stime) * 1e6)
             if batch:
-                cpu = user & 0xFFFFFFFF | (system & 0xFFFFFFFF) << 32
-                ring.emit(ring.FETCH, began, ended, cpu)
+                # The two of getrusage are as old as the last tick, their ratio is good enough.
+                in_kernel = after.ru_stime - before.ru_stime
+                both = after.ru_utime - before.ru_utime + in_kernel
+                system = int(cpu * in_kernel / both) if both > 0 else 0
+                arg = (cpu - system) & 0xFFFFFFFF | (system & 0xFFFFFFFF) << 32
+                ring.emit(ring.FETCH, began, ended, arg)
             if files.opened:
                 files.flush(ended)
 
