@@ -8,6 +8,7 @@ checked while they are timed: the loss of every run must be the same to the last
 """
 import argparse
 import json
+import os
 import pathlib
 import platform
 import shutil
@@ -17,7 +18,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-BIN = HERE.parent.parent / ".venv/bin"
+ROOT = HERE.parent.parent
+BIN = ROOT / ".venv/bin"
 
 
 def run_job(args, watched, folder):
@@ -34,6 +36,22 @@ def run_job(args, watched, folder):
     if watched:
         result["own"] = json.loads(report.read_text())["own_cost"]
     return result
+
+
+def event_cost():
+    """Name -> nanoseconds of one call of the hook in a loop."""
+    done = subprocess.run([str(BIN / "python"), str(ROOT / "python/tests/test_cost.py")], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"the cost of an event could not be measured:\n{done.stderr[-3000:]}")
+    rows = (line.rsplit(maxsplit=2) for line in done.stdout.splitlines() if line.endswith(" ns"))
+    return {name: float(value) for name, value, _ in rows}
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def spread(values):
@@ -66,7 +84,7 @@ def main():
     changes = [w["step_ms"] / b["step_ms"] - 1 for b, w in zip(bare, watched)]
     own = [w["own"] for w in watched]
     summary = {
-        "machine": f"{platform.processor() or platform.machine()}, kernel {platform.release()}",
+        "machine": f"{processor()}, {os.cpu_count()} processors, kernel {platform.release()}",
         "repeats": args.repeats,
         "bare_step_ms": [b["step_ms"] for b in bare],
         "watched_step_ms": [w["step_ms"] for w in watched],
@@ -77,13 +95,17 @@ def main():
         "events": [o["events"] for o in own],
         "events_lost": sum(o["events_lost"] for o in own),
         "loss": losses.pop(),
+        "event_ns": event_cost(),
     }
+    print(f"machine           {summary['machine']}")
     print(f"job               2 ranks × {args.workers} workers, {args.steps} steps, n = {args.repeats}, interleaved; losses bitwise equal")
     print(f"step, bare        {spread(summary['bare_step_ms'])} ms")
     print(f"step, watched     {spread(summary['watched_step_ms'])} ms")
     print(f"change            {summary['step_change']:+.2%} of the medians (pairs {min(changes):+.2%} … {max(changes):+.2%})")
     print(f"own CPU           {statistics.median(summary['own_cpu_share_of_core']):.2%} of one core")
     print(f"own memory        {summary['own_max_rss_bytes'] / 2**20:.1f} MiB at most")
+    for name, cost in summary["event_ns"].items():
+        print(f"{name:<25} {cost / 1e3:8.2f} µs")
     print(f"events            {statistics.median(summary['events']):.0f} a run, {summary['events_lost']} lost in all")
     if args.json:
         args.json.write_text(json.dumps(summary, indent=1) + "\n")
