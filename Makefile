@@ -8,7 +8,7 @@ SOURCES := $(shell git ls-files 'src/*' 'python/bedplate/*' 'include/*' 'cmake/*
 
 .PHONY: help
 help: ## this text
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 26
 
 .PHONY: setup
 setup: ## system packages and .venv with PyTorch; says what it installs
@@ -52,6 +52,10 @@ format: ## clang-format over the C++ sources
 .PHONY: bench
 bench: install ## the doctor's own cost, interleaved with bare runs
 	@$(PYTHON) bench/doctor_overhead/run.py
+
+.PHONY: bench-doctor-vs
+bench-doctor-vs: install ## the doctor beside traceml-ai and datapath-doctor on every provoked fault
+	@BEDPLATE=$(CURDIR)/.venv/bin/bedplate $(PYTHON) bench/doctor_vs/run.py
 
 .PHONY: clean
 clean: ## removes build/ and .venv

@@ -1,0 +1,108 @@
+"""results.json as Markdown: what each names, the count, and what each costs."""
+
+import statistics
+
+import judge
+import peers
+
+_WORDS = {"cause": "**names it**", "suggested": "suggests it", "symptom": "symptom", "silent": "silent", "wrong": "**wrong**"}
+
+
+def cell(fault, run):
+    if run is None:
+        return "not run"
+    verdict = judge.judge(fault, run["claims"])
+    text = _WORDS[verdict["grade"]]
+    if verdict["grade"] == "cause" and not verdict["first"]:
+        text += ", not first"
+    if verdict["grade"] in ("suggested", "symptom", "wrong"):
+        text += f": {verdict['what']}"
+    if verdict["grade"] == "silent" and verdict["what"] not in ("", "healthy", "no issues found"):
+        text += f" ({verdict['what']})"
+    if verdict["wrong"]:
+        text += f"; false besides: {', '.join(verdict['wrong'])}"
+    if verdict["useless"]:
+        text += "; its advice does not help"
+    return text
+
+
+def _row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def _names(results):
+    tools = peers.NAMING
+    lines = [_row(["fault", "what was planted", *(tool.title for tool in tools)]), _row(["---"] * (len(tools) + 2))]
+    for name, accepted in judge.FAULTS.items():
+        job = results["jobs"].get(name, {})
+        if "skipped" in job:
+            lines.append(_row([f"`{name}`", accepted.planted, f"skipped: {job['skipped']}"] + [""] * (len(tools) - 1)))
+            continue
+        lines.append(_row([f"`{name}`", accepted.planted, *(cell(name, job.get("runs", {}).get(tool.name)) for tool in tools)]))
+    for name, job in results["jobs"].items():
+        if name not in judge.FAULTS:
+            lines.append(_row([f"`{name}`", "nothing: a healthy job", *(cell(name, job["runs"].get(tool.name)) for tool in tools)]))
+    return lines
+
+
+def _count(results):
+    lines = [_row(["of the faults", *(tool.title for tool in peers.NAMING)]), _row(["---"] + ["---:"] * len(peers.NAMING))]
+    graded = {tool.name: [judge.judge(name, job["runs"][tool.name]["claims"]) for name, job in results["jobs"].items()
+                          if name in judge.FAULTS and tool.name in job.get("runs", {})] for tool in peers.NAMING}
+    rows = {"cause": "names the cause", "suggested": "suggests it among others", "symptom": "a symptom only",
+            "silent": "silent", "wrong": "wrong"}
+    for grade, text in rows.items():
+        lines.append(_row([text, *(str(sum(v["grade"] == grade for v in graded[tool.name])) for tool in peers.NAMING)]))
+    lines.append(_row(["a false claim besides", *(str(sum(bool(v["wrong"]) for v in graded[tool.name])) for tool in peers.NAMING)]))
+    return lines
+
+
+def _costs(results):
+    runs = results["overhead"]["runs"]
+    bare = {key: statistics.median(run[key] for run in runs["bare"]) for key in ("mean_ms", "median_ms")}
+    lines = [_row(["under", "mean step, ms", "change", "median step, ms", "change"]), _row(["---"] + ["---:"] * 4)]
+    for tool in peers.COSTING:
+        cells = [tool.title]
+        for key in ("mean_ms", "median_ms"):
+            values = [run[key] for run in runs[tool.name]]
+            middle = statistics.median(values)
+            cells += [f"{middle:.2f} ({min(values):.2f}–{max(values):.2f})", "" if tool is peers.BARE else f"{middle / bare[key] - 1:+.1%}"]
+        lines.append(_row(cells))
+    return lines
+
+
+def lost_cells(results):
+    """Cells in which a peer is graded better than Bedplate, and those where Bedplate does not name the fault first or says more than is true."""
+    lines = []
+    for name, job in results["jobs"].items():
+        runs = job.get("runs", {})
+        if "bedplate" not in runs:
+            continue
+        ours = judge.judge(name, runs["bedplate"]["claims"])
+        for tool in peers.NAMING[1:]:
+            theirs = judge.judge(name, runs[tool.name]["claims"]) if tool.name in runs else ours
+            if judge.GRADES.index(theirs["grade"]) < judge.GRADES.index(ours["grade"]):
+                lines.append(f"- `{name}`: {tool.title} {cell(name, runs[tool.name])}; Bedplate {cell(name, runs['bedplate'])}")
+        if ours["wrong"] or (name in judge.FAULTS and (ours["grade"] != "cause" or not ours["first"])):
+            lines.append(f"- `{name}`: Bedplate {cell(name, runs['bedplate'])}")
+    return lines
+
+
+def _lost_costs(results):
+    runs = results["overhead"]["runs"]
+    middle = {tool.name: statistics.median(run["mean_ms"] for run in runs[tool.name]) for tool in peers.COSTING}
+    return [f"- step time: {tool.title} costs less ({middle[tool.name]:.2f} ms a step against {middle['bedplate']:.2f} ms)"
+            for tool in peers.COSTING[2:] if middle[tool.name] < middle["bedplate"]]
+
+
+def markdown(results):
+    versions = results["versions"]
+    lines = [f"{results['machine']}; Python {versions['python']}, torch {versions['torch']}, {versions['bedplate']}, "
+             f"traceml-ai {versions['traceml-ai']}, datapath-doctor {versions['datapath-doctor']}. One run a cell.", "", *_names(results), "", *_count(results)]
+    lost = lost_cells(results)
+    if "overhead" in results:
+        count = len(results["overhead"]["runs"]["bare"])
+        lines += ["", f"What watching costs: `job.py {results['overhead']['job']}`, n = {count} in turns, medians (lowest–highest).", "", *_costs(results)]
+        lost += _lost_costs(results)
+    lines += ["", "Cells that Bedplate loses:", "", *(lost or ["- none in this run"])]
+    return "\n".join(lines)
