@@ -8,8 +8,8 @@ Five grades, from best to worst; a tool's cell has the best that any of its clai
     silent     nothing is claimed, or what is claimed of a healthy job too (NEUTRAL)
     wrong      something is claimed that was not planted and is not its effect
 
-A claim that earns nothing and is no remark is a false one and is printed even beside a better grade. Advice that was measured
-to be of no use for the fault is printed as well. Patterns are case-insensitive regular expressions; every tool is judged by the
+A claim that earns nothing and is no remark is a false one and is printed even beside a better grade. Advice that is of no use
+against the fault is marked where nothing better was said. Patterns are case-insensitive regular expressions; every tool is judged by the
 same ones, Bedplate too.
 """
 
@@ -29,7 +29,8 @@ class Accepted:
 # What each tool also says of jobs in which nothing is wrong: no diagnosis. COMPUTE-BOUND is "informational" in TraceML's own
 # documentation (diagnostics/DIAGNOSIS.md): compute takes over 90 % of the step. INSUFFICIENT is all that it can say of a loop
 # that does not call it.
-NEUTRAL = r"^(healthy|no issues found|COMPUTE-BOUND|NO CLEAR PERFORMANCE BOTTLENECK|INSUFFICIENT STEP-TIME DATA|STEP TIME: (NO DATA|BALANCED)|\w+( \w+)?: (NO GPU|NO DATA|NORMAL|BALANCED))"
+NEUTRAL = (r"^(healthy|no issues found|COMPUTE-BOUND|NO CLEAR PERFORMANCE BOTTLENECK|INSUFFICIENT STEP-TIME DATA|"
+           r"[A-Z ]+: (NO GPU|NO DATA|NORMAL|BALANCED))")
 
 # Remarks on the machine, true or not, that are no diagnosis of the step: never counted as wrong.
 REMARK = r"^(SYSTEM|PROCESS|STEP MEMORY): "
@@ -48,6 +49,11 @@ IO = {r"DPD-003": "tasks wait for IO", r"DPD-002": "the disk is busy"}
 # "unknown" is Bedplate's verdict for time that is lost and that no rule explains.
 LOST = {r"^unknown: ": "time is lost, cause unknown"}
 
+# Advice to start more workers. Bedplate's "mend X first; if this stays: ..." and datapath-doctor's "increase num_workers if CPU
+# cores are still available" are right; where processors are used up, only advice without such a condition is counted as useless.
+MORE_WORKERS = r"^(?!mend ).*(increase|raise)[^.;]*workers"
+MORE_WORKERS_ANYHOW = r"^(?!mend )(?!.*\bif\b).*(increase|raise)[^.;]*workers"
+
 FAULTS = {
     "cpu_quota": Accepted(
         planted="a cgroup's CPU quota of 0.4", cause=r"cpu.?quota|throttl.*(cpu|period)|cgroup.*cpu limit",
@@ -57,13 +63,14 @@ FAULTS = {
         planted="a CPU quota of 0.7 over two ranks", cause=r"cpu.?quota|throttl.*(cpu|period)|cgroup.*cpu limit",
         symptoms={**RESIDUAL, **BUSY, **SKEW, **LOST, r"thread_oversubscription: .*consequence of": "threads wait for processors"}),
     "thread_oversubscription": Accepted(
-        planted="2 ranks × 2 threads on 2 processors", cause=r"oversubscri|more (busy )?threads than", suggested=r"OMP_NUM_THREADS|set_num_threads",
+        planted="2 ranks × 2 threads on 2 processors", cause=r"oversubscri|more (busy )?threads than",
+        suggested=r"OMP_NUM_THREADS|set_num_threads",
         symptoms={**RESIDUAL, **BUSY, **SKEW, **LOST}),
     "affinity_collapse": Accepted(
         planted="rank and worker bound to one processor", cause=r"affinity|bound to the same|cpu mask|pinned to",
         symptoms={**WAITS, **BUSY, **RESIDUAL, **LOST, r"DPD-005|CPU-bound input": "workers are CPU-bound"},
         # Both already share one processor of two; another worker shares it too.
-        useless=r"increase (num_)?workers"),
+        useless=MORE_WORKERS_ANYHOW),
     "affinity_collapse_threads": Accepted(
         planted="2 compute threads bound to one processor", cause=r"affinity|bound to the same|cpu mask|pinned to",
         symptoms={**BUSY, **RESIDUAL, **LOST, r"thread_oversubscription: .*consequence of": "threads wait for processors"}),
@@ -72,12 +79,15 @@ FAULTS = {
         # TraceML says the same three things of every input-bound job; for this one the first of them is right.
         suggested=r"increase (num_)?workers|raise.*num_workers", symptoms={**WAITS, **LOST}),
     "pegged_workers": Accepted(
-        planted="2 workers that use all there is of 2 processors", cause=r"workers? (are|is)? ?(already )?(pegged|CPU-bound)|CPU-bound input|DPD-005|more workers (will|do) not help|processors? (are|is) used up",
+        planted="2 workers that use all there is of 2 processors",
+        cause=r"workers? (are |is )?(already )?(pegged|CPU-bound)|CPU-bound input|DPD-005|more workers (will|do) not help",
         symptoms={**WAITS, **BUSY, **LOST},
         # Both processors are full: the suite measures no gain from more workers.
-        useless=r"increase (num_)?workers|raise[^.]*num_workers"),
+        useless=MORE_WORKERS_ANYHOW),
     "noisy_neighbour": Accepted(
-        planted="4 processes outside the job that spin", cause=r"noisy.?neighbou?r|outside the job|other processes", suggested=r"noisy neighbou?r|co-located",
+        planted="4 processes outside the job that spin", cause=r"noisy.?neighbou?r|outside the job|other processes",
+        # TraceML's remark HIGH CPU advises to "inspect CPU-side preprocessing or host contention".
+        suggested=r"noisy neighbou?r|co-located|host contention",
         symptoms={**BUSY, **RESIDUAL, **LOST}),
     "python_gc": Accepted(
         planted="a full collection over 1.5 million objects every 8 steps", cause=r"garbage|python_gc|\bgc\b", suggested=r"garbage|\bgc\b",
@@ -85,24 +95,29 @@ FAULTS = {
     "debug_tracemalloc": Accepted(
         planted="PYTHONTRACEMALLOC=1", cause=r"tracemalloc|debug_switch", symptoms={**RESIDUAL, **LOST}),
     "debug_distributed": Accepted(
-        planted="TORCH_DISTRIBUTED_DEBUG=DETAIL", cause=r"TORCH_DISTRIBUTED_DEBUG|debug_switch", symptoms={**RESIDUAL, **SKEW, **LOST}),
+        planted="TORCH_DISTRIBUTED_DEBUG=DETAIL", cause=r"TORCH_DISTRIBUTED_DEBUG|debug_switch",
+        symptoms={**RESIDUAL, **SKEW, **LOST}),
     "memcg_thrash": Accepted(
         planted="a memory limit that drops the page cache", cause=r"memcg|refault|memory limit", suggested=r"memory limit|page cache",
         symptoms={**WAITS, **IO, **LOST, r"io_throttle|small_files": "reads are slow"},
-        useless=r"increase workers"),
+        # Another worker reads through the same limit.
+        useless=MORE_WORKERS),
     "io_throttle": Accepted(
         planted="a cgroup's read limit of 40 MiB/s", cause=r"io_throttle|(cgroup|io\.max|blkio)[^.]*(throttl|limit)",
         # datapath-doctor's DPD-003 has "cgroup io.max throttling" as one of three things to check.
         suggested=r"io\.max|blkio|throttl", symptoms={**WAITS, **IO, **LOST},
         # The limit is the group's: more readers share it.
-        useless=r"increase workers"),
+        useless=MORE_WORKERS),
     "small_files": Accepted(
-        planted="512 files of 2 KiB a batch", cause=r"small[-_ ]files?|many (small )?files", suggested=r"small[- ](file|random)|shard",
+        planted="512 files of 2 KiB a batch", cause=r"small[-_ ]files?|many (small )?files",
+        suggested=r"small[- ](file|random)|shard",
         symptoms={**WAITS, **IO, **LOST, r"DPD-005|CPU-bound input": "workers are CPU-bound"}),
     "checkpoint_stall": Accepted(
-        planted="96 MiB saved with fsync every 10 steps", cause=r"checkpoint", suggested=r"checkpoint", symptoms={**RESIDUAL, **IO, **LOST}),
+        planted="96 MiB saved with fsync every 10 steps", cause=r"checkpoint", suggested=r"checkpoint",
+        symptoms={**RESIDUAL, **IO, **LOST}),
     "checkpoint_two_ranks": Accepted(
-        planted="the same in rank 0, rank 1 waits", cause=r"checkpoint", suggested=r"checkpoint", symptoms={**RESIDUAL, **IO, **SKEW, **LOST}),
+        planted="the same in rank 0, rank 1 waits", cause=r"checkpoint", suggested=r"checkpoint",
+        symptoms={**RESIDUAL, **IO, **SKEW, **LOST}),
     "straggler": Accepted(
         # Naming the late rank is the cause here; what slows it was planted as plain work.
         planted="25 ms more work a step in rank 1", cause=r"straggler.*(\brank 1|\bR1\b)|(\brank 1|\bR1\b).*(late|straggl|slow)",

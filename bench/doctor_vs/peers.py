@@ -43,6 +43,7 @@ class Tool:
     """One column. `script` is the kind of copy that it runs (scripts.py)."""
 
     name, title, script = "bare", "nothing", "plain"
+    remembers = False  # reads averages of pressure that still hold what went before the job
 
     def command(self, venv, folder, job, flags, ranks, sampling):
         return [str(venv / "bin/python"), str(job), *flags]
@@ -55,8 +56,8 @@ class Bedplate(Tool):
     name, title = "bedplate", "Bedplate"
 
     def command(self, venv, folder, job, flags, ranks, sampling):
-        return [str(pathlib.Path(harness.binary()).resolve()), "run", "--quiet", "--out", str(folder / "run"), "--json", str(folder / "report.json"),
-                "--", str(venv / "bin/python"), str(job), *flags]
+        return [str(pathlib.Path(harness.binary()).resolve()), "run", "--quiet", "--out", str(folder / "run"),
+                "--json", str(folder / "report.json"), "--", str(venv / "bin/python"), str(job), *flags]
 
     def claims(self, folder):
         report = json.loads((folder / "report.json").read_text())
@@ -98,6 +99,7 @@ class TraceMLLoop(TraceML):
 
 class DatapathDoctor(Tool):
     name, title, script = "datapath-doctor", "datapath-doctor, its lines in the loop", "datapath"
+    remembers = True
 
     def claims(self, folder):
         out = json.loads((folder / "claims.json").read_text())
@@ -121,7 +123,8 @@ def run(tool, venv, folder, flags, ranks, within=None, extra=None, sampling=SAMP
     if not own:
         raise RuntimeError(f"{tool.name}: the job did not finish ({done.returncode}):\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     data = {flags[flags.index("--folder") + 1]: "$DATA"} if "--folder" in flags else {}
-    hidden = {**data, str(folder): "$JOB", str(venv): "$PEERS", str(pathlib.Path(harness.binary()).resolve()): "bedplate", str(ROOT): "$REPOSITORY"}
+    hidden = {**data, str(folder): "$JOB", str(venv): "$PEERS", str(pathlib.Path(harness.binary()).resolve()): "bedplate",
+              str(ROOT): "$REPOSITORY"}
     result = {"command": " ".join(command), "exit_code": done.returncode, "step": json.loads(own[-1]),
               "claims": tool.claims(folder), "printed": done.stdout + done.stderr}
     return _replace(result, hidden)

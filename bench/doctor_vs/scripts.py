@@ -20,7 +20,8 @@ _TRACEML = [
 # the disk below the data, IO pressure, and how long a checkpoint blocked the loop.
 _DATAPATH = [
     ("    import torch.distributed as dist\n",
-     "    import torch.distributed as dist\n    import datapath_lines\n    from datapath_doctor.collectors.dataloader_profiler import DataLoaderProfiler\n"),
+     "    import torch.distributed as dist\n    import datapath_lines\n"
+     "    from datapath_doctor.collectors.dataloader_profiler import DataLoaderProfiler\n"),
     ("    batches = iter(loader)\n",
      "    profiler = DataLoaderProfiler(loader, num_workers=args.workers, prefetch_factor=2 if args.workers else None)\n"
      "    signals = datapath_lines.Signals(args.folder or \"/tmp\")\n"

@@ -21,7 +21,7 @@ def cell(fault, run):
         text += f" ({verdict['what']})"
     if verdict["wrong"]:
         text += f"; false besides: {', '.join(verdict['wrong'])}"
-    if verdict["useless"]:
+    if verdict["useless"] and verdict["grade"] not in ("cause", "suggested"):
         text += "; its advice does not help"
     return text
 
@@ -66,13 +66,14 @@ def _costs(results):
         for key in ("mean_ms", "median_ms"):
             values = [run[key] for run in runs[tool.name]]
             middle = statistics.median(values)
-            cells += [f"{middle:.2f} ({min(values):.2f}–{max(values):.2f})", "" if tool is peers.BARE else f"{middle / bare[key] - 1:+.1%}"]
+            change = "" if tool is peers.BARE else f"{middle / bare[key] - 1:+.1%}"
+            cells += [f"{middle:.2f} ({min(values):.2f}–{max(values):.2f})", change]
         lines.append(_row(cells))
     return lines
 
 
 def lost_cells(results):
-    """Cells in which a peer is graded better than Bedplate, and those where Bedplate does not name the fault first or says more than is true."""
+    """Where a peer is graded better than Bedplate, and where Bedplate does not name the fault first or says more than is true."""
     lines = []
     for name, job in results["jobs"].items():
         runs = job.get("runs", {})
@@ -98,11 +99,13 @@ def _lost_costs(results):
 def markdown(results):
     versions = results["versions"]
     lines = [f"{results['machine']}; Python {versions['python']}, torch {versions['torch']}, {versions['bedplate']}, "
-             f"traceml-ai {versions['traceml-ai']}, datapath-doctor {versions['datapath-doctor']}. One run a cell.", "", *_names(results), "", *_count(results)]
+             f"traceml-ai {versions['traceml-ai']}, datapath-doctor {versions['datapath-doctor']}. One run a cell.",
+             "", *_names(results), "", *_count(results)]
     lost = lost_cells(results)
     if "overhead" in results:
         count = len(results["overhead"]["runs"]["bare"])
-        lines += ["", f"What watching costs: `job.py {results['overhead']['job']}`, n = {count} in turns, medians (lowest–highest).", "", *_costs(results)]
+        lines += ["", f"What watching costs: `job.py {results['overhead']['job']}`, n = {count} in turns, medians (lowest–highest).",
+                  "", *_costs(results)]
         lost += _lost_costs(results)
     lines += ["", "Cells that Bedplate loses:", "", *(lost or ["- none in this run"])]
     return "\n".join(lines)
