@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$PWD/.venv/bin
 out=$PWD/build/demo
-steps=${STEPS:-120}
+steps=${STEPS:-72}
 
 if ! "$bin/python" -c 'import torch' 2>/dev/null; then
   echo "demo: needs PyTorch in .venv; tools/setup.sh says why there is none and how to get it" >&2
