@@ -4,7 +4,6 @@ The short form (about eight minutes) is the default. BEDPLATE_PROVOKE=long repea
 mended in turn, every healthy job 20 times.
 """
 
-import os
 import pathlib
 import sys
 
@@ -12,7 +11,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-LONG = os.environ.get("BEDPLATE_PROVOKE") == "long"
+import harness  # noqa: E402
+
 _rows = []
 
 
@@ -23,12 +23,12 @@ def row(name, status, ceiling=None, gain=None, note=""):
 
 @pytest.fixture(scope="session")
 def rounds():
-    return 5 if LONG else 1
+    return 5 if harness.LONG else 1
 
 
 @pytest.fixture(scope="session")
 def healthy_rounds():
-    return 20 if LONG else 1
+    return 20 if harness.LONG else 1
 
 
 def pytest_terminal_summary(terminalreporter):
