@@ -9,7 +9,7 @@ Five grades, from best to worst; a tool's cell has the best that any of its clai
     wrong      something is claimed that was not planted and is not its effect
 
 A claim that earns nothing and is no remark is a false one and is printed even beside a better grade. Advice that is of no use
-against the fault is marked where nothing better was said. Patterns are case-insensitive regular expressions; every tool is judged by the
+against the fault is marked where nothing better was said, and where it is a tool's first. Patterns are case-insensitive regular expressions; every tool is judged by the
 same ones, Bedplate too.
 """
 
@@ -81,6 +81,8 @@ FAULTS = {
     "pegged_workers": Accepted(
         planted="2 workers that use all there is of 2 processors",
         cause=r"workers? (are |is )?(already )?(pegged|CPU-bound)|CPU-bound input|DPD-005|more workers (will|do) not help",
+        # TraceML's remark HIGH CPU advises to "inspect CPU-side preprocessing or host contention".
+        suggested=r"CPU-side preprocessing",
         symptoms={**WAITS, **BUSY, **LOST},
         # Both processors are full: the suite measures no gain from more workers.
         useless=MORE_WORKERS_ANYHOW),
@@ -157,9 +159,10 @@ def judge(fault, claims):
     graded = [(*grade(accepted, claim), claim) for claim in claims]
     ranked = [entry for entry in graded if entry[0] in GRADES]
     best = min(ranked, key=lambda entry: GRADES.index(entry[0])) if ranked else ("silent", "", None)
+    useless = [claim for _, _, claim in graded if accepted and _found(accepted.useless, claim["advice"])]
     return {
         "grade": best[0], "what": best[1],
         "first": bool(graded) and graded[0][0] == best[0],
         "wrong": sorted({what for kind, what, _ in ranked if kind == "wrong"}) if best[0] != "wrong" else [],
-        "useless": sorted({claim["name"] for _, _, claim in ranked if accepted and _found(accepted.useless, claim["advice"])}),
+        "useless": bool(useless) and (GRADES.index(best[0]) >= GRADES.index("symptom") or claims[0] in useless),
     }

@@ -7,6 +7,7 @@
     bench/doctor_vs/run.py --overhead [--repeats 5]
     bench/doctor_vs/run.py --missing            # only what results.json has not yet: resume
     bench/doctor_vs/run.py --markdown           # the tables from results.json; runs nothing
+    bench/doctor_vs/run.py --docs               # puts them into docs/doctor.md
 
 BEDPLATE names the binary (default: the newest of build/*/src/cli/bedplate), BEDPLATE_PEERS a virtual environment with the peers
 (default: build/peers-doctor, made from bench/peers/doctor.txt when absent). Limits want root. Nothing else should run meanwhile.
@@ -33,6 +34,7 @@ import faults
 import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 HEALTHY = ["compute_bound", "well_fed", "two_ranks"]  # of faults.HEALTHY: the shapes that these tools know
 COST_JOB = "well_fed"
 DISTURBED_CPUS = 0.25  # processors that others used; such a run is made again, once
@@ -145,9 +147,14 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results.json")
     parser.add_argument("--markdown", action="store_true", help="print the tables of docs/doctor.md")
+    parser.add_argument("--docs", action="store_true", help="write them into docs/doctor.md")
     args = parser.parse_args()
     if args.markdown:
         print(table.markdown(json.loads(args.results.read_text())))
+        return
+    if args.docs:
+        page = ROOT / "docs/doctor.md"
+        page.write_text(table.pasted(page.read_text(), json.loads(args.results.read_text())))
         return
     venv = peers.environment()
     tools = [tool for tool in peers.NAMING if not args.tool or tool.name in args.tool]

@@ -5,6 +5,9 @@ import statistics
 import judge
 import peers
 
+BEGIN = "<!-- bench/doctor_vs/run.py --docs: begin -->\n"
+END = "<!-- bench/doctor_vs/run.py --docs: end -->\n"
+
 _WORDS = {"cause": "**names it**", "suggested": "suggests it", "symptom": "symptom", "silent": "silent", "wrong": "**wrong**"}
 
 
@@ -21,8 +24,8 @@ def cell(fault, run):
         text += f" ({verdict['what']})"
     if verdict["wrong"]:
         text += f"; false besides: {', '.join(verdict['wrong'])}"
-    if verdict["useless"] and verdict["grade"] not in ("cause", "suggested"):
-        text += "; its advice does not help"
+    if verdict["useless"]:
+        text += "; its first advice does not help" if verdict["grade"] == "suggested" else "; its advice does not help"
     return text
 
 
@@ -57,17 +60,20 @@ def _count(results):
     return lines
 
 
+def _changes(runs, name, key):
+    """Of each round, against the bare run of the same round."""
+    return [run[key] / bare[key] - 1 for run, bare in zip(runs[name], runs["bare"])]
+
+
 def _costs(results):
     runs = results["overhead"]["runs"]
-    bare = {key: statistics.median(run[key] for run in runs["bare"]) for key in ("mean_ms", "median_ms")}
-    lines = [_row(["under", "mean step, ms", "change", "median step, ms", "change"]), _row(["---"] + ["---:"] * 4)]
+    lines = [_row(["under", "mean step, ms", "change of each round", "median step, ms", "change of each round"]), _row(["---"] + ["---:"] * 4)]
     for tool in peers.COSTING:
         cells = [tool.title]
         for key in ("mean_ms", "median_ms"):
-            values = [run[key] for run in runs[tool.name]]
-            middle = statistics.median(values)
-            change = "" if tool is peers.BARE else f"{middle / bare[key] - 1:+.1%}"
-            cells += [f"{middle:.2f} ({min(values):.2f}–{max(values):.2f})", change]
+            values, changes = [run[key] for run in runs[tool.name]], _changes(runs, tool.name, key)
+            change = "" if tool is peers.BARE else f"{statistics.median(changes):+.1%} ({min(changes):+.1%} … {max(changes):+.1%})"
+            cells += [f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})", change]
         lines.append(_row(cells))
     return lines
 
@@ -91,9 +97,9 @@ def lost_cells(results):
 
 def _lost_costs(results):
     runs = results["overhead"]["runs"]
-    middle = {tool.name: statistics.median(run["mean_ms"] for run in runs[tool.name]) for tool in peers.COSTING}
-    return [f"- step time: {tool.title} costs less ({middle[tool.name]:.2f} ms a step against {middle['bedplate']:.2f} ms)"
-            for tool in peers.COSTING[2:] if middle[tool.name] < middle["bedplate"]]
+    change = {tool.name: statistics.median(_changes(runs, tool.name, "mean_ms")) for tool in peers.COSTING}
+    return [f"- step time: {tool.title} {change[tool.name]:+.1%}, Bedplate {change['bedplate']:+.1%}"
+            for tool in peers.COSTING[2:] if change[tool.name] < change["bedplate"]]
 
 
 def markdown(results):
@@ -109,3 +115,9 @@ def markdown(results):
         lost += _lost_costs(results)
     lines += ["", "Cells that Bedplate loses:", "", *(lost or ["- none in this run"])]
     return "\n".join(lines)
+
+
+def pasted(page, results):
+    """The text of a page with the tables between its two marks."""
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + markdown(results) + "\n" + END + rest.split(END)[1]
