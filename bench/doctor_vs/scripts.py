@@ -59,8 +59,8 @@ def _traced_loop(text):
     return head + "        batch = next(batches)\n        with traceml.trace_step(model):\n" + inside + end + tail
 
 
-def write(kind, folder):
-    """Puts job.py ("plain", "traceml" or "datapath") into `folder`; returns its path."""
+def write(kind, folder, groups=()):
+    """Puts job.py ("plain", "traceml" or "datapath") into `folder`; returns its path. `groups`: control groups that it enters."""
     text = JOB.read_text()
     if kind == "traceml":
         text = _traced_loop(_edited(text, _TRACEML))
@@ -68,6 +68,9 @@ def write(kind, folder):
         text = _edited(text, _DATAPATH)
         lines = pathlib.Path(__file__).with_name("datapath_lines.py")
         (folder / lines.name).write_text(lines.read_text())
+    if groups:
+        files = [str(group / "cgroup.procs") for group in groups]
+        text = f"for _file in {files!r}:\n    with open(_file, \"w\") as _procs:\n        _procs.write(\"0\")\n\n" + text
     path = folder / "job.py"
     path.write_text(text)
     return path

@@ -14,6 +14,8 @@ _WORDS = {"cause": "**names it**", "suggested": "suggests it", "symptom": "sympt
 def cell(fault, run):
     if run is None:
         return "not run"
+    if run["step"] is None:
+        return "the job did not finish"
     verdict = judge.judge(fault, run["claims"])
     text = _WORDS[verdict["grade"]]
     if verdict["grade"] == "cause" and not verdict["first"]:
