@@ -12,7 +12,7 @@ namespace {
 constexpr double kHeight = 100;    // units of a plot's own height
 constexpr double kHeadroom = 1.4;  // so that a line at the top does not run through its scale
 constexpr std::size_t kHits = 60;  // places that tell their figures when pointed at
-constexpr std::size_t kTicks = 6;
+constexpr Nanos kTicks = 7;        // at most, beside the one at 0
 
 int y_of(double value, double top) {
   if (!(top > 0)) return static_cast<int>(kHeight);
@@ -234,6 +234,7 @@ void put_lane_group(std::string& page, const TimeStrip& strip,
   put(page, "</div>");
   open_plot(page, strip.columns(), 56, level_text(lanes.front()->unit, top),
             escaped(lanes.front()->group));
+  put(page, "<path class=\"scale\" d=\"M0 {}H{}\"/>", y_of(top, axis), strip.columns());
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const Lane& lane = *lanes[i];
     const auto y = [&](auto member) {
@@ -267,13 +268,46 @@ void put_lane_group(std::string& page, const TimeStrip& strip,
   close_plot(page);
 }
 
+// The shortest round time of which at most kTicks go into the span.
+Nanos tick_of(Nanos span) {
+  constexpr Nanos kMinute = 60 * kSecond;
+  constexpr Nanos kHour = 60 * kMinute;
+  constexpr Nanos kRound[] = {kMillisecond,       2 * kMillisecond,
+                              5 * kMillisecond,   10 * kMillisecond,
+                              20 * kMillisecond,  50 * kMillisecond,
+                              100 * kMillisecond, 200 * kMillisecond,
+                              500 * kMillisecond, kSecond,
+                              2 * kSecond,        5 * kSecond,
+                              10 * kSecond,       20 * kSecond,
+                              30 * kSecond,       kMinute,
+                              2 * kMinute,        5 * kMinute,
+                              10 * kMinute,       20 * kMinute,
+                              30 * kMinute,       kHour,
+                              2 * kHour,          4 * kHour,
+                              6 * kHour,          12 * kHour,
+                              24 * kHour};
+  for (const Nanos tick : kRound) {
+    if (span / tick <= kTicks) return tick;
+  }
+  return (span / (24 * kHour) / kTicks + 1) * 24 * kHour;
+}
+
+std::string tick_text(Nanos t, Nanos tick) {
+  if (t == 0) return "0";
+  if (tick % (3600 * kSecond) == 0) return fmt::format("{} h", t / (3600 * kSecond));
+  if (tick % (60 * kSecond) == 0) return fmt::format("{} min", t / (60 * kSecond));
+  return human_duration(t);
+}
+
 void put_axis(std::string& page, const TimeStrip& strip) {
   put(page, "<div class=\"lane\"></div><div class=\"axis\">");
-  for (std::size_t i = 0; i <= kTicks; ++i) {
-    const Nanos t = (strip.end - strip.begin) * static_cast<Nanos>(i) / static_cast<Nanos>(kTicks);
-    put(page, "<span style=\"left:{:.2f}%\">{}</span>",
-        100.0 * static_cast<double>(i) / static_cast<double>(kTicks),
-        i == 0 ? "0" : human_duration(t));
+  const Nanos span = strip.end - strip.begin;
+  const Nanos tick = tick_of(span);
+  for (Nanos t = 0; t <= span; t += tick) {
+    const double at =
+        100.0 * static_cast<double>(t) / static_cast<double>(std::max<Nanos>(span, 1));
+    put(page, "<span{} style=\"left:{:.2f}%\">{}</span>", at > 96 ? " class=\"end\"" : "", at,
+        tick_text(t, tick));
   }
   put(page, "</div>\n");
 }

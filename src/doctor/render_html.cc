@@ -23,8 +23,17 @@ namespace {
 constexpr std::size_t kColumns = 900;  // of the time strip: about a pixel each on a wide page
 constexpr std::size_t kMostRanks = 16;
 
+// An argument goes to the next line as a whole: browsers break "--out" after its hyphens.
+std::string command_words(const std::vector<std::string>& command) {
+  std::string words;
+  for (const auto& argument : command) {
+    put(words, "{}<span>{}</span>", words.empty() ? "" : " ",
+        escaped(shell_join(std::span(&argument, 1))));
+  }
+  return words;
+}
+
 void put_head(std::string& page, const Report& report) {
-  const std::string command = shell_join(report.command);
   put(page,
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -33,7 +42,7 @@ void put_head(std::string& page, const Report& report) {
       "<title>Bedplate: {}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n",
       escaped(report.run_id), report_style().front().bytes);
   put(page, "<header><h1><span class=\"soft\">Bedplate report</span> &nbsp;<code>{}</code></h1>\n",
-      escaped(command));
+      command_words(report.command));
   put(page, "<p class=\"about\">run {}", escaped(report.run_id));
   if (report.started_unix != 0) put(page, " · {}", date_text(report.started_unix));
   put(page, " · {}</p></header>\n", escaped(ending_text(report)));
@@ -59,7 +68,8 @@ void put_tiles(std::string& page, const Report& report) {
     tile("median step", milliseconds_text(report.steps.median_ms));
     tile("99th percentile", milliseconds_text(report.steps.p99_ms));
     tile("steps a rank", thousands(report.steps.count));
-    tile("ranks", thousands(static_cast<std::int64_t>(report.steps.ranks.size())));
+    tile(report.steps.ranks.size() == 1 ? "rank" : "ranks",
+         thousands(static_cast<std::int64_t>(report.steps.ranks.size())));
   }
   tile("run time", human_duration(report.duration));
   const auto roots = std::count_if(report.findings.begin(), report.findings.end(),
@@ -215,7 +225,7 @@ void put_resources(std::string& page, const Report& report) {
   if (table.rows.empty()) return;
   put(page,
       "<h2>Resources <small>as /usr/bin/time -v says them{}</small></h2>\n<div "
-      "class=\"panel\"><div class=\"scroll\"><table><tr><th></th>",
+      "class=\"panel resources\"><div class=\"scroll\"><table><tr><th></th>",
       table.over_ranks ? fmt::format(", over {} processes", report.resources.size()) : "");
   for (const auto& head : table.heads) put(page, "<th class=\"n\">{}</th>", escaped(head));
   put(page, "</tr>\n");
