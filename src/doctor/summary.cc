@@ -158,11 +158,12 @@ std::vector<std::string> resource_remarks(const RunView& run,
 
   std::string voluntary = fmt::format("Voluntary context switches: {}",
                                       human_count(static_cast<double>(all.voluntary_switches)));
+  const double waits = static_cast<double>(all.voluntary_switches) / std::max(1.0, steps);
   if (steps >= 1)
-    voluntary +=
-        fmt::format(" ({} a step)",
-                    human_count(std::round(static_cast<double>(all.voluntary_switches) / steps)));
-  voluntary += ": the processes had to wait for something (input, locks, other ranks)";
+    voluntary += waits < 1 ? " (less than one a step)"
+                           : fmt::format(" ({} a step)", human_count(std::round(waits)));
+  voluntary += waits < 1 ? ": the processes hardly ever had to wait"
+                         : ": the processes had to wait for something (input, locks, other ranks)";
   out.push_back(std::move(voluntary));
 
   const double cpu_seconds = std::max(1e-3, seconds(all.user + all.system));
@@ -173,12 +174,13 @@ std::vector<std::string> resource_remarks(const RunView& run,
                                               "wanted: more runnable threads than processors"
                                             : "the processor was seldom taken away"));
 
-  out.push_back(fmt::format(
-      "File system inputs: {}: {}", human_bytes(static_cast<double>(all.read_bytes)),
-      static_cast<double>(all.read_bytes) / run_seconds < static_cast<double>(kMiB)
-          ? "what was read came from the page cache"
-          : fmt::format("{} a second came from storage",
-                        human_bytes(static_cast<double>(all.read_bytes) / run_seconds))));
+  const double read_rate = static_cast<double>(all.read_bytes) / run_seconds;
+  out.push_back(
+      fmt::format("File system inputs: {}: {}", human_bytes(static_cast<double>(all.read_bytes)),
+                  all.read_bytes == 0 ? "what was read came from the page cache"
+                  : read_rate < static_cast<double>(kMiB)
+                      ? "hardly anything had to come from storage"
+                      : fmt::format("{} a second came from storage", human_bytes(read_rate))));
   return out;
 }
 

@@ -87,7 +87,7 @@ Input look(const RunView& run) {
 std::string title(const Input& in) {
   switch (in.kind) {
     case Kind::kAbsent:
-      return "the training process makes its batches itself: there are no loader workers";
+      return "the training process makes its batches itself, without loader workers";
     case Kind::kTooFew:
       return fmt::format("{} cannot make batches as fast as the steps need them",
                          counted(in.workers, "loader worker", "loader workers"));
@@ -149,11 +149,11 @@ void add_evidence(const RunView& run, const Input& in, Finding& f) {
   for (const RankView& rank : run.ranks()) {
     const auto loader = main_loader(run, rank);
     if (!loader) continue;
-    f.evidence.push_back(cite(
-        "hook: DataLoader", "{}: num_workers={}, {}persistent_workers={}, data set {}",
-        run.label(rank.pid), loader->workers,
-        loader->batch_size > 0 ? fmt::format("batch_size={}, ", loader->batch_size) : "",
-        loader->persistent ? "True" : "False", loader->dataset));
+    f.evidence.push_back(
+        cite("hook: DataLoader", "{}: num_workers={}, {}persistent_workers={}, data set {}",
+             run.label(rank.pid), loader->workers,
+             loader->batch_size > 0 ? fmt::format("batch_size={}, ", loader->batch_size) : "",
+             loader->persistent ? "True" : "False", loader->dataset));
     break;
   }
   if (in.fetch.batches > 0) {

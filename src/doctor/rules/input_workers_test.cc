@@ -19,7 +19,7 @@ TEST(InputWorkers, AbsentWorkersAreToBeStartedOnFreeProcessors) {
   const Finding& f = report.findings[0];
   EXPECT_NEAR(f.gain_ceiling, 0.4, 1e-9);
   EXPECT_EQ(f.status, Status::kEstablished);
-  EXPECT_THAT(f.title, testing::HasSubstr("no loader workers"));
+  EXPECT_THAT(f.title, testing::HasSubstr("without loader workers"));
   EXPECT_THAT(f.fix, testing::HasSubstr("num_workers=3"));
   EXPECT_EQ(f.undo, "num_workers=0");
   EXPECT_THAT(evidence(f), testing::HasSubstr("a batch takes 40 ms to make: 90 % in user code"));
