@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -98,6 +99,19 @@ class Counting final : public Sampler {
  private:
   int calls_ = 0;
 };
+// Hangs from its second call on, as in a read that the kernel does not answer, until it is let go.
+class Hanging final : public Sampler {
+ public:
+  ~Hanging() override { gone = true; }
+  void sample(std::span<const JobProcess>, SampleSink&) override {
+    if (++calls_ == 2) hung = true;
+    if (calls_ >= 2) let_go.wait(false);
+  }
+  static inline std::atomic<bool> hung = false, let_go = false, gone = false;
+
+ private:
+  int calls_ = 0;
+};
 class Breaking final : public Sampler {
  public:
   void sample(std::span<const JobProcess>, SampleSink&) override {
@@ -110,6 +124,9 @@ class Breaking final : public Sampler {
 constexpr SamplerPart kCounting{
     "test.counting", "", 1,
     [](const SampleContext&) -> std::unique_ptr<Sampler> { return std::make_unique<Counting>(); }};
+constexpr SamplerPart kHanging{
+    "test.hanging", "", 1,
+    [](const SampleContext&) -> std::unique_ptr<Sampler> { return std::make_unique<Hanging>(); }};
 constexpr SamplerPart kBreaking{
     "test.breaking", "", 1,
     [](const SampleContext&) -> std::unique_ptr<Sampler> { return std::make_unique<Breaking>(); }};
@@ -265,6 +282,28 @@ TEST_F(CollectorTest, AFullDiskEndsTheRecordingNotTheJob) {
                             HasSubstr("the job went on")));
   const RunData run = read_run(folder_.path());
   EXPECT_TRUE(run.meta.contains("root_pid"));
+}
+
+TEST_F(CollectorTest, ASamplerThatHangsHoldsUpNobody) {
+  static constexpr const SamplerPart* kOnly[] = {&kHanging};
+  auto wanted = options();
+  wanted.samplers = kOnly;
+  Collector collector(std::move(wanted));
+  const pid_t root = shell("sleep 0.2");
+  collector.start(root);
+  ASSERT_TRUE(wait_until([] { return Hanging::hung.load(); }));
+  const Nanos begin = real_clock().now();
+  collector.process_ended(root, wait_for(root));
+  collector.meta("late", "word");
+  EXPECT_THAT(collector.inside(), IsEmpty());
+  EXPECT_TRUE(collector.status().recording);
+  collector.stop(100 * kMillisecond);
+  EXPECT_LT(real_clock().now() - begin, 5 * kSecond);  // each call gave up after a second
+  EXPECT_THAT(collector.remarks(), Contains(HasSubstr("did not finish in time")));
+  EXPECT_TRUE(read_run(folder_.path()).meta.contains("root_pid"));
+  Hanging::let_go = true;  // the thread ends, and with it what it shares with the collector
+  Hanging::let_go.notify_all();
+  ASSERT_TRUE(wait_until([] { return Hanging::gone.load(); }));
 }
 
 TEST_F(CollectorTest, AnUnwritableFolderIsRefusedAtOnce) {

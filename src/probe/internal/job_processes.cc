@@ -99,6 +99,7 @@ std::vector<int> JobProcesses::members() {
   std::vector<int> pids;
   std::optional<std::vector<pid_t>> group;
   if (job_ != nullptr) group = job_->members();
+  by_family_ = !group;
   if (group) {
     pids.assign(group->begin(), group->end());
   } else {
@@ -186,6 +187,9 @@ void JobProcesses::update(Nanos now) {
       ended_.push_back(it->second.record);
       known_.erase(it);
       it = known_.end();
+      const bool ours = !by_family_ || pid == root_pid_ || adopted_.contains(pid) ||
+                        known_.contains(static_cast<int>(stat->parent.value_or(0)));
+      if (!ours) continue;
     }
     const bool appeared = it == known_.end();
     if (appeared) {

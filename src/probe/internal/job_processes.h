@@ -72,6 +72,7 @@ class JobProcesses {
   Nanos started_;
   std::map<int, Entry> known_;
   std::set<int> adopted_;
+  bool by_family_ = true;    // members are found by their parents
   std::vector<int> listed_;  // in /proc at the last look, ascending
   int looks_ = 0;
   std::vector<JobProcess> alive_;

@@ -5,7 +5,8 @@
 #include <fstream>
 #include <map>
 
-#include "os/test_folder.h"
+#include "base/text.h"
+#include "probe/internal/fake_processes.h"
 #include "probe/internal/masking.h"
 
 namespace bedplate::probe {
@@ -17,39 +18,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-// A machine of a few files, on which processes come and go.
 class JobProcessesTest : public ::testing::Test {
  protected:
-  struct Fake {
-    int ppid = 1;
-    std::string comm = "python";
-    std::string exe = "/usr/bin/python3.11";
-    std::string command = std::string("python\0train.py\0", 16);
-    std::string environment = {};
-    std::string pids_inside = {};
-    std::string maps = {};
-    long start = 100;
-    char state = 'S';
-  };
-
-  void put(int pid, const Fake& fake) {
-    const fs::path proc = folder_.path() / "proc" / std::to_string(pid);
-    fs::create_directories(proc);
-    std::ofstream(proc / "stat") << pid << " (" << fake.comm << ") " << fake.state << " "
-                                 << fake.ppid << " 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 "
-                                 << fake.start << " 0 0 0\n";
-    std::ofstream(proc / "comm") << fake.comm << "\n";
-    std::ofstream(proc / "cmdline") << fake.command;
-    std::ofstream(proc / "environ") << fake.environment;
-    std::ofstream(proc / "maps") << fake.maps;
-    std::ofstream(proc / "status")
-        << "Name:\t" << fake.comm << "\nNSpid:\t"
-        << (fake.pids_inside.empty() ? std::to_string(pid) : fake.pids_inside)
-        << "\nVmHWM:\t1 kB\n";
-    fs::remove(proc / "exe");
-    fs::create_symlink(fake.exe, proc / "exe");
-  }
-  void remove(int pid) { fs::remove_all(folder_.path() / "proc" / std::to_string(pid)); }
+  void put(int pid, const FakeProcess& fake) { machine_.put(pid, fake); }
+  void remove(int pid) { machine_.remove(pid); }
 
   std::vector<int> alive() {
     std::vector<int> pids;
@@ -62,9 +34,8 @@ class JobProcessesTest : public ::testing::Test {
     return text;
   }
 
-  os::TestFolder folder_;
-  os::HostRoot host_{folder_.path()};
-  JobProcesses job_{host_, nullptr, 100, 0};
+  FakeProcesses machine_;
+  JobProcesses job_{machine_.host(), nullptr, 100, 0};
 };
 
 TEST_F(JobProcessesTest, TheFamilyIsFoundByItsParents) {
@@ -176,7 +147,7 @@ TEST_F(JobProcessesTest, ProcessesThatSpokeAreAdopted) {
 TEST_F(JobProcessesTest, WhyThereIsNoHookIsSaid) {
   const std::string torch = "7f00 r-xp /x/torch/lib/libtorch_cpu.so\n";
   const auto good = env({{"BEDPLATE_TRACE", "/proc/1/fd/3"}, {"PYTHONPATH", "/run/hook:/x"}});
-  const auto why = [&](const Fake& fake) {
+  const auto why = [&](const FakeProcess& fake) {
     put(100, fake);
     job_.update(kSecond);
     return job_.why_no_hook(*job_.find(100), "/run/hook", "/run");
@@ -191,8 +162,8 @@ TEST_F(JobProcessesTest, WhyThereIsNoHookIsSaid) {
       why({.environment = env({{"BEDPLATE_TRACE", "x"}, {"PYTHONPATH", "/other"}}), .maps = torch}),
       HasSubstr("PYTHONPATH of its own"));
   EXPECT_THAT(why({.environment = good, .maps = torch}), HasSubstr("did not report"));
-  fs::create_directories(folder_.path() / "run");
-  std::ofstream(folder_.path() / "run" / "hook_off.log")
+  fs::create_directories(machine_.path() / "run");
+  std::ofstream(machine_.path() / "run" / "hook_off.log")
       << "100\tfirst\n99\tother\n100\tall 512 slots are taken\n";
   EXPECT_THAT(why({.environment = good, .maps = torch}), HasSubstr("all 512 slots are taken"));
 }
@@ -202,6 +173,104 @@ TEST_F(JobProcessesTest, AnEmbeddedPythonWithTorchIsNamed) {
   job_.update(kSecond);
   EXPECT_THAT(job_.why_no_hook(*job_.find(100), "/run/hook", "/run"),
               HasSubstr("inside another program"));
+}
+
+TEST_F(JobProcessesTest, OneThatIsGoneBeforeItIsReadIsNone) {
+  put(100, {});
+  fs::create_directories(machine_.folder(101));  // no file of it can be opened any more
+  machine_.put_stat(102, {.ppid = 100});
+  std::ofstream(machine_.folder(102) / "stat");  // reads as empty
+  machine_.put_stat(103, {.ppid = 100});
+  std::ofstream(machine_.folder(103) / "stat") << "103 (python";
+  put(104, {.ppid = 100});
+  job_.update(kSecond);
+  EXPECT_THAT(alive(), ElementsAre(100, 104));
+  EXPECT_THAT(job_.ended(), IsEmpty());
+  EXPECT_EQ(job_.find(103), nullptr);
+}
+
+TEST_F(JobProcessesTest, OneThatEndsWhileItIsReadIsKeptWithWhatWasRead) {
+  put(100, {});
+  machine_.put_stat(101, {.ppid = 100, .start = 150});
+  job_.update(2 * kSecond);
+  ASSERT_NE(job_.find(101), nullptr);
+  EXPECT_EQ(job_.find(101)->comm, "");
+  EXPECT_EQ(job_.find(101)->command, "");
+  EXPECT_EQ(job_.find(101)->role, "other");
+  EXPECT_EQ(job_.find(101)->rank, -1);
+  remove(101);
+  job_.update(3 * kSecond);
+  ASSERT_EQ(job_.ended().size(), 1u);
+  EXPECT_EQ(job_.ended()[0].pid, 101);
+  EXPECT_EQ(job_.ended()[0].end, 3 * kSecond);
+  EXPECT_EQ(job_.find(101), nullptr);
+}
+
+TEST_F(JobProcessesTest, ANumberThatGoesToAStrangerLeavesTheJob) {
+  put(1, {.comm = "init"});
+  put(100, {});
+  put(101, {.ppid = 100});
+  put(200, {.comm = "someone"});
+  job_.update(kSecond);
+  put(101, {.ppid = 200, .comm = "theirs", .start = 900});
+  job_.update(2 * kSecond);
+  EXPECT_THAT(alive(), ElementsAre(100));
+  ASSERT_EQ(job_.ended().size(), 1u);
+  EXPECT_EQ(job_.ended()[0].pid, 101);
+  put(102, {.ppid = 101, .start = 950});  // nor are the stranger's children the job's
+  job_.update(3 * kSecond);
+  EXPECT_THAT(alive(), ElementsAre(100));
+}
+
+TEST_F(JobProcessesTest, ANameThatIsNoUtf8IsShownAndIsNoNewNameEachTime) {
+  put(100, {.comm = "tr\xff\xfe) S in", .command = std::string("tr\xff\0--lr\0", 10)});
+  job_.update(kSecond / 2);
+  EXPECT_EQ(job_.find(100)->comm, to_utf8("tr\xff\xfe) S in"));
+  EXPECT_EQ(job_.find(100)->comm, to_utf8(job_.find(100)->comm));
+  EXPECT_EQ(job_.find(100)->command, to_utf8(job_.find(100)->command));
+  EXPECT_THAT(job_.find(100)->command, HasSubstr("--lr"));
+  job_.update(3 * kSecond);  // the second look that each gets when it is old enough
+  EXPECT_THAT(job_.described(), ElementsAre(100));
+  job_.update(4 * kSecond);
+  EXPECT_THAT(job_.described(), IsEmpty());
+}
+
+TEST_F(JobProcessesTest, OneThatRenamesItselfAllTheTimeIsNotReadForEver) {
+  int reads = 0;
+  for (int i = 0; i < 100; ++i) {
+    put(100, {.comm = "step " + std::to_string(i)});
+    job_.update(i * kSecond / 2);
+    reads += static_cast<int>(job_.described().size());
+  }
+  EXPECT_GT(reads, 5);
+  EXPECT_LT(reads, 20);
+  EXPECT_THAT(alive(), ElementsAre(100));
+}
+
+TEST_F(JobProcessesTest, NoMachineAtAllIsAJobWithoutProcesses) {
+  job_.update(kSecond);  // there is not even a /proc
+  EXPECT_THAT(alive(), IsEmpty());
+  EXPECT_THAT(job_.ended(), IsEmpty());
+  EXPECT_THAT(job_.described(), IsEmpty());
+  EXPECT_EQ(job_.find(100), nullptr);
+}
+
+TEST_F(JobProcessesTest, TenThousandComeAndGo) {
+  constexpr int kMany = 10'000;
+  put(100, {});
+  for (int pid = 1000; pid < 1000 + kMany; ++pid) machine_.put_stat(pid, {.ppid = 100});
+  job_.update(kSecond);
+  EXPECT_EQ(job_.alive().size(), kMany + 1u);
+  EXPECT_EQ(job_.described().size(), kMany + 1u);
+  for (int pid = 1000; pid < 1000 + kMany; pid += 2) remove(pid);
+  job_.update(1500 * kMillisecond);
+  EXPECT_EQ(job_.alive().size(), kMany / 2 + 1u);
+  ASSERT_EQ(job_.ended().size(), kMany / 2 + 0u);
+  for (const Process& ended : job_.ended()) ASSERT_EQ(ended.pid % 2, 0);
+  job_.update(2 * kSecond);
+  EXPECT_THAT(job_.ended(), IsEmpty());
+  EXPECT_EQ(job_.find(1000), nullptr);
+  EXPECT_NE(job_.find(1001), nullptr);
 }
 
 TEST(MaskedCommand, KeepsSecretsOut) {

@@ -11,6 +11,7 @@ namespace {
 // A Python that has not reported by these ages is asked why; torch may be imported late.
 constexpr Nanos kAskedForHookAt[] = {5 * kSecond, 20 * kSecond, 60 * kSecond, 300 * kSecond};
 constexpr std::size_t kMostUnwaited = 1'000;
+constexpr Nanos kWaitedWithin = 10 * kSecond;  // of the time a process was seen gone
 
 }  // namespace
 
@@ -99,13 +100,15 @@ void Recorder::write_ended(Process process) {
 }
 
 // A process may be seen gone before its parent has waited for it, or before BPF's word of its end
-// arrives.
+// arrives. One that came and went between two looks has no record; its status is not kept, for its
+// number may soon be another's.
 void Recorder::process_ended(int pid, int wait_status) {
-  const auto late = unwaited_.find(pid);
-  if (late == unwaited_.end()) {
+  if (processes_ != nullptr && processes_->find(pid) != nullptr) {
     wait_statuses_[pid] = wait_status;
     return;
   }
+  const auto late = unwaited_.find(pid);
+  if (late == unwaited_.end()) return;
   late->second.wait_status = wait_status;
   writer_.process(late->second);
   oom_.ended(late->second);
@@ -113,6 +116,9 @@ void Recorder::process_ended(int pid, int wait_status) {
 }
 
 void Recorder::write_late_ends() {
+  std::erase_if(unwaited_, [now = run_time()](const auto& item) {
+    return now - item.second.end.value_or(0) > kWaitedWithin;
+  });
   for (const auto& [pid, status] : sink_.take_exit_statuses(unwaited_)) process_ended(pid, status);
 }
 
