@@ -66,7 +66,8 @@ bool too_many(const Pools& pools) {
   return ranks || workers;
 }
 
-// The environment of the first rank that told it.
+// The environment of the first rank that told it; null when none did, which is not the same as one
+// in which nothing is set.
 nlohmann::json environment(const RunView& run) {
   for (const RankView& rank : run.ranks()) {
     const auto notes = run.notes("env", rank.pid);
@@ -74,7 +75,7 @@ nlohmann::json environment(const RunView& run) {
     auto env = nlohmann::json::parse(notes.back(), nullptr, false);
     if (env.is_object()) return env;
   }
-  return nlohmann::json::object();
+  return nullptr;
 }
 
 std::optional<std::string> variable(const nlohmann::json& env, std::string_view name) {
@@ -145,7 +146,7 @@ std::optional<Finding> check(const RunView& run) {
                             "threads waited for a processor {:.2f} times as long as they ran",
                             *ratio));
   const auto env = environment(run);
-  if (!env.empty()) f.evidence.push_back(cite("/proc/PID/environ", "{}", thread_variables(env)));
+  if (env.is_object()) f.evidence.push_back(cite("/proc/PID/environ", "{}", thread_variables(env)));
   if (const auto used = job_cpus(run, run.window())) {
     f.evidence.push_back(cite(run.series().source("cgroup/job", "cpu.usage_ns"),
                               "the job kept {:.1f} processors busy", *used));
