@@ -110,7 +110,9 @@ class DatapathDoctor(Tool):
 
 
 BARE = Tool()
-NAMING = [Bedplate(), TraceML(), TraceMLLoop(), DatapathDoctor()]
+UNCHANGED = TraceML()  # in a plain loop it counts no steps: a few faults show it, one of each kind
+UNCHANGED_ON = ("no_workers", "noisy_neighbour", "straggler")
+NAMING = [Bedplate(), TraceMLLoop(), DatapathDoctor()]
 COSTING = [BARE, Bedplate(), TraceMLLoop(), DatapathDoctor()]
 
 

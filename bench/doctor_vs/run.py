@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Bedplate, traceml-ai and datapath-doctor side by side: what each names of every provoked fault, and what each costs.
 
-    bench/doctor_vs/run.py                      # everything, about 15 minutes; results.json is extended
+    bench/doctor_vs/run.py                      # everything, about 12 minutes
     bench/doctor_vs/run.py --only io_throttle   # one fault (or job in which nothing is wrong), all tools
     bench/doctor_vs/run.py --tool bedplate      # one tool, every fault: rerun a column
     bench/doctor_vs/run.py --overhead [--repeats 5]
@@ -94,7 +94,8 @@ def provoke(name, tools, venv, known, missing):
     """Every tool on one planted fault, or on one healthy job, one after the other."""
     fault = faults.BY_NAME.get(name) or faults.Fault(name, "", faults.HEALTHY[name], {}, {})
     runs = known.setdefault("runs", {})
-    wanted = [tool for tool in tools if not (missing and tool.name in runs)]
+    wanted = [tool for tool in tools if not (missing and tool.name in runs)
+              and (tool is not peers.UNCHANGED or name in peers.UNCHANGED_ON)]
     if not wanted:
         return
     try:
@@ -141,7 +142,7 @@ def write(path, known):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=[*faults.BY_NAME, *HEALTHY], help="this fault or job; may be repeated")
-    parser.add_argument("--tool", action="append", choices=[tool.name for tool in peers.NAMING], help="this tool; may be repeated")
+    parser.add_argument("--tool", action="append", choices=[tool.name for tool in [*peers.NAMING, peers.UNCHANGED]], help="this tool; may be repeated")
     parser.add_argument("--missing", action="store_true", help="skip what results.json has")
     parser.add_argument("--overhead", action="store_true", help="only the cost of each")
     parser.add_argument("--repeats", type=int, default=5)
@@ -157,7 +158,7 @@ def main():
         page.write_text(table.pasted(page.read_text(), json.loads(args.results.read_text())))
         return
     venv = peers.environment()
-    tools = [tool for tool in peers.NAMING if not args.tool or tool.name in args.tool]
+    tools = [tool for tool in [*peers.NAMING, peers.UNCHANGED] if not args.tool or tool.name in args.tool]
     names = args.only or [*faults.BY_NAME, *HEALTHY]
     known = json.loads(args.results.read_text()) if args.results.exists() else {}
     known.update(machine=machine(), versions=versions(venv))

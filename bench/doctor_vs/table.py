@@ -31,6 +31,12 @@ def cell(fault, run):
     return text
 
 
+def _unchanged(results):
+    runs = {name: job["runs"]["traceml"] for name, job in results["jobs"].items() if "traceml" in job.get("runs", {})}
+    said = "; ".join(f"`{name}`: {cell(name, run)}" for name, run in runs.items())
+    return ["", f"TraceML on the unchanged script: {said}."] if runs else []
+
+
 def _row(cells):
     return "| " + " | ".join(cells) + " |"
 
@@ -108,7 +114,7 @@ def markdown(results):
     versions = results["versions"]
     lines = [f"{results['machine']}; Python {versions['python']}, torch {versions['torch']}, {versions['bedplate']}, "
              f"traceml-ai {versions['traceml-ai']}, datapath-doctor {versions['datapath-doctor']}. One run a cell.",
-             "", *_names(results), "", *_count(results)]
+             "", *_names(results), *_unchanged(results), "", *_count(results)]
     lost = lost_cells(results)
     if "overhead" in results:
         count = len(results["overhead"]["runs"]["bare"])
