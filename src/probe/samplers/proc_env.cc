@@ -4,10 +4,12 @@
 // ("affinity", a list as "0-3"), and limits ("limits", JSON; -1 is unlimited).
 //
 // The environment is the one of exec(): what a program sets later is not seen. A process is looked
-// at when it appears, twice more in its first seconds (a child has its parent's environment until
-// it runs its program), then now and then; a note is written when it differs from the last one.
+// at when it appears and again after 1, 2, 4, 8 … ticks (a child has its parent's environment until
+// it runs its program, a script binds itself after its imports), then now and then; a note is
+// written when it differs from the last one.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -154,11 +156,12 @@ class ProcEnv final : public Sampler {
 
   void sample(std::span<const JobProcess> processes, SampleSink& sink) override {
     table_.visit(processes, [&](const JobProcess& process, const std::string&, State& state) {
-      const int age = state.age++;
-      const bool first_seconds = age == 0 || age == 1 || age == 4;
+      const unsigned age = state.age++;
+      const bool young = age < kLookAgain;
       // Each process has its own turn, so that many of them do not fall together.
-      if (!first_seconds && (age < 4 || (age + process.pid) % kLookAgain != 0)) return;
-      look(process.pid, state, sink);
+      const bool turn = young ? age == 0 || std::has_single_bit(age)
+                              : (age + static_cast<unsigned>(process.pid)) % kLookAgain == 0;
+      if (turn) look(process.pid, state, sink);
     });
   }
 
@@ -170,10 +173,10 @@ class ProcEnv final : public Sampler {
   }
 
  private:
-  static constexpr int kLookAgain = 40;  // ticks
+  static constexpr unsigned kLookAgain = 40;  // ticks
 
   struct State {
-    int age = 0;
+    unsigned age = 0;
     bool refused = false;
     std::string env, tracer, affinity, limits;
   };

@@ -18,6 +18,7 @@ extern const SamplerPart kProcCpu, kProcIo, kProcSched, kProcWait, kProcEnv, kTh
 
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -260,6 +261,24 @@ TEST_F(ProcSamplersTest, EnvironmentWithoutSecrets) {
   for (int i = 0; i < 50; ++i) tick(*sampler);
   EXPECT_THAT(notes("tracer"), ElementsAre("42 77", "42 0"));
   EXPECT_THAT(notes("affinity"), ElementsAre("42 0-1", "42 0"));
+}
+
+TEST_F(ProcSamplersTest, ABindingIsSeenBeforeTheProcessIsTwiceAsOldOrWithinFortyTicks) {
+  constexpr int kProcesses = 100;  // process i binds itself before tick i
+  const auto status = [](int i) { return fmt::format("/proc/{}/status", 100 + i); };
+  for (int i = 0; i < kProcesses; ++i) {
+    process(100 + i);
+    put(status(i), "Cpus_allowed_list:\t0-1\n");
+  }
+  auto sampler = open(kProcEnv);
+  for (int now = 0; now < 2 * kProcesses; ++now) {
+    if (now < kProcesses) put(status(now), "Cpus_allowed_list:\t0\n");
+    tick(*sampler);
+    for (int i = 0; i < kProcesses; ++i) {
+      if (now != std::max(2 * i, i + 40)) continue;
+      EXPECT_THAT(notes("affinity"), Contains(fmt::format("{} 0", 100 + i))) << i;
+    }
+  }
 }
 
 TEST_F(ProcSamplersTest, OnlyBusyThreadsAreWritten) {
