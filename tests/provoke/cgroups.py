@@ -45,10 +45,15 @@ def _own(controller):
     raise Missing(f"this process is in no group of {controller or 'v2'!r}")
 
 
-def _v2_has(controller):
-    with contextlib.suppress(Missing, OSError):
-        return controller in (_own("") / "cgroup.controllers").read_text().split()
-    return False
+def _v2_parent(controller):
+    """The nearest group from our own upwards whose children get the controller, or None."""
+    with contextlib.suppress(Missing, OSError, KeyError):
+        mount, folder = pathlib.Path(_mounts()[""]), _own("")
+        while folder == mount or mount in folder.parents:
+            if controller in (folder / "cgroup.subtree_control").read_text().split():
+                return folder
+            folder = folder.parent
+    return None
 
 
 class Group:
@@ -99,19 +104,19 @@ def group(cpu=None, memory_mib=None, read_mib=None, path=None):
     wanted = Group()
     try:
         if cpu is not None:
-            if _v2_has("cpu"):
-                wanted.make(_own(""), {"cpu.max": f"{int(cpu * 1e5)} 100000"})
+            if parent := _v2_parent("cpu"):
+                wanted.make(parent, {"cpu.max": f"{int(cpu * 1e5)} 100000"})
             else:
                 wanted.make(_own("cpu"), {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": str(int(cpu * 1e5))})
         if memory_mib is not None:
-            if _v2_has("memory"):
-                wanted.make(_own(""), {"memory.max": str(memory_mib << 20)})
+            if parent := _v2_parent("memory"):
+                wanted.make(parent, {"memory.max": str(memory_mib << 20)})
             else:
                 wanted.make(_own("memory"), {"memory.limit_in_bytes": str(memory_mib << 20)})
         if read_mib is not None:
             device, rate = device_of(path), int(read_mib * 2**20)
-            if _v2_has("io"):
-                wanted.make(_own(""), {"io.max": f"{device} rbps={rate}"})
+            if parent := _v2_parent("io"):
+                wanted.make(parent, {"io.max": f"{device} rbps={rate}"})
             else:
                 wanted.make(_own("blkio"), {"blkio.throttle.read_bps_device": f"{device} {rate}"})
         yield wanted

@@ -100,6 +100,13 @@ DEATHS = {
 }
 
 
+def death(kind):
+    """(flags of a job that dies so, memory limit in MiB or None)"""
+    alone = kind == "memory"
+    return {"steps": 60, "width": 512, "workers": 0, "ranks": 1 if alone else 2, "die": kind, "die-rank": DEATHS[kind][1],
+            "die-step": 20}, 900 if alone else None
+
+
 def flags(*parts):
     merged = {}
     for part in parts:

@@ -1,7 +1,8 @@
-"""Records one job for tests/golden: a fault of faults.py, its mended form, or a healthy shape.
+"""Records one job for tests/golden: a fault of faults.py, a death, or a healthy shape.
 
     python tests/provoke/record.py cpu_quota tests/golden/cpu_quota
-    python tests/provoke/record.py cpu_quota --mended tests/golden/healthy
+    python tests/provoke/record.py two_ranks tests/golden/healthy
+    python tests/provoke/record.py segv tests/golden/crash
 
 Needs root: the job runs in namespaces of its own, in which the machine is called node1, the job lies in
 /mnt/train and its Python in /mnt/venv, so that the record tells nothing of the machine it was made on.
@@ -9,6 +10,7 @@ Afterwards: tools/update_golden.sh.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import shlex
@@ -17,24 +19,33 @@ import subprocess
 import sys
 import tempfile
 
+import cgroups
 import faults
 import harness
 
 LARGEST = 300_000  # bytes of a run.db in the repository
 
 
-def job_of(name, mended):
-    """(flags, faults to plant)"""
+def job_of(name):
+    """(flags, faults to plant, memory limit)"""
     if name in faults.HEALTHY:
-        return faults.HEALTHY[name], []
+        return faults.HEALTHY[name], [], None
+    if name in faults.DEATHS:
+        flags, memory_mib = faults.death(name)
+        return flags, [], memory_mib
     fault = faults.BY_NAME[name]
-    return {**fault.base, **(fault.mended if mended else fault.faulty)}, [] if mended else [fault]
+    return {**fault.base, **fault.faulty}, [fault], None
 
 
-def record(name, mended, out):
-    flags, planted = job_of(name, mended)
-    needs = faults.BY_NAME[name].needs if name in faults.BY_NAME else ()
-    with faults.folder(needs) as data, faults.planted(planted, data) as (group, env), tempfile.TemporaryDirectory() as kept:
+def record(name, out):
+    flags, planted, memory_mib = job_of(name)
+    needs = planted[0].needs if planted else ()
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(faults.folder(needs))
+        group, env = stack.enter_context(faults.planted(planted, data))
+        kept = stack.enter_context(tempfile.TemporaryDirectory())
+        if memory_mib:
+            group = stack.enter_context(cgroups.group(memory_mib=memory_mib))
         command = [harness.binary(), "run", "--quiet", "--out", f"{kept}/run", "--", "/mnt/venv/bin/python", "/mnt/train/train.py",
                    *faults.flags(flags, {"folder": "/mnt/data"})]
         inside = f"""
@@ -45,7 +56,7 @@ def record(name, mended, out):
             cd /mnt/train && exec {shlex.join(command)}
         """
         clean = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **env}
-        subprocess.run(["unshare", "--mount", "--uts", "sh", "-ec", inside], env=clean, check=True,
+        subprocess.run(["unshare", "--mount", "--uts", "sh", "-ec", inside], env=clean, check=name not in faults.DEATHS,
                        preexec_fn=group.enter if group else None)
         size = os.path.getsize(f"{kept}/run/run.db")
         if size > LARGEST:
@@ -56,8 +67,7 @@ def record(name, mended, out):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name")
+    parser.add_argument("name", choices=[*faults.BY_NAME, *faults.HEALTHY, *faults.DEATHS], metavar="NAME")
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--mended", action="store_true", help="without the fault")
     args = parser.parse_args()
-    record(args.name, args.mended, args.out)
+    record(args.name, args.out)

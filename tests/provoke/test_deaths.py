@@ -10,14 +10,10 @@ import pytest
 @pytest.mark.parametrize("kind", faults.DEATHS)
 def test_the_first_death_is_named(kind):
     words, rank = faults.DEATHS[kind]
-    ranks = 1 if kind == "memory" else 2
-    arguments = faults.flags({"steps": 60, "width": 512, "workers": 0, "ranks": ranks, "die": kind, "die-rank": rank, "die-step": 20})
+    job, memory_mib = faults.death(kind)
     try:
-        if kind == "memory":
-            with cgroups.group(memory_mib=900) as group:
-                outcome = harness.run(arguments, group)
-        else:
-            outcome = harness.run(arguments)
+        with cgroups.group(memory_mib=memory_mib) as group:
+            outcome = harness.run(faults.flags(job), group)
     except cgroups.Missing as missing:
         conftest.row(f"crash: {kind}", "skipped", note=str(missing))
         pytest.skip(str(missing))
@@ -27,5 +23,5 @@ def test_the_first_death_is_named(kind):
     assert outcome.exit_code != 0
     assert outcome.rules[:1] == ["crash"], outcome.text
     assert words in outcome.report["verdict"]["text"], outcome.text
-    if ranks > 1:
+    if job["ranks"] > 1:
         assert found["scope"]["ranks"] == [rank], outcome.text
