@@ -159,7 +159,7 @@ std::optional<Finding> check(const RunView& run) {
   f.verify = fmt::format("ps -L -o pid,lwp,psr,pcpu -p {}   # many threads, each far below 100 %",
                          fmt::join(pids, ","));
   f.fix = fix_of(*pools, env);
-  f.undo = "unset OMP_NUM_THREADS";
+  f.undo = "set the numbers of threads back";
   return f;
 }
 
