@@ -70,7 +70,7 @@ def settle(limit=2.0, patience=40):
         time.sleep(1)
 
 
-def measured(tool, *args, alone=True, **kwargs):
+def measured(tool, venv, flags, ranks, alone=True, **kwargs):
     """One run in a folder of its own. Others on the machine would be measured too: then it is made once more, and it is noted."""
     for _ in range(2):
         if tool.remembers and os.path.exists("/proc/pressure/io"):
@@ -78,7 +78,7 @@ def measured(tool, *args, alone=True, **kwargs):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="doctor-vs-"))
         try:
             before, began = busy(), time.monotonic()
-            result = peers.run(tool, args[0], folder, *args[1:], **kwargs)
+            result = peers.run(tool, venv, folder, flags, ranks, **kwargs)
             after, seconds = busy(), time.monotonic() - began
         finally:
             shutil.rmtree(folder)
@@ -94,10 +94,11 @@ def provoke(name, tools, venv, known, missing):
     """Every tool on one planted fault, or on one healthy job, one after the other."""
     fault = faults.BY_NAME.get(name) or faults.Fault(name, "", faults.HEALTHY[name], {}, {})
     runs = known.setdefault("runs", {})
-    wanted = [tool for tool in tools if not (missing and tool.name in runs)
+    wanted = [tool for tool in tools if not (missing and runs.get(tool.name, {}).get("step"))
               and (tool is not peers.UNCHANGED or name in peers.UNCHANGED_ON)]
     if not wanted:
         return
+    known.pop("skipped", None)
     try:
         with faults.folder(fault.needs) as path:
             for tool in wanted:
