@@ -59,11 +59,12 @@ def _names(results):
 def _count(results):
     lines = [_row(["of the faults", *(tool.title for tool in peers.NAMING)]), _row(["---"] + ["---:"] * len(peers.NAMING))]
     graded = {tool.name: [judge.judge(name, job["runs"][tool.name]["claims"]) for name, job in results["jobs"].items()
-                          if name in judge.FAULTS and tool.name in job.get("runs", {})] for tool in peers.NAMING}
+                          if name in judge.FAULTS and job.get("runs", {}).get(tool.name, {}).get("step")] for tool in peers.NAMING}
     rows = {"cause": "names the cause", "suggested": "suggests it among others", "symptom": "a symptom only",
             "silent": "silent", "wrong": "wrong"}
     for grade, text in rows.items():
         lines.append(_row([text, *(str(sum(v["grade"] == grade for v in graded[tool.name])) for tool in peers.NAMING)]))
+    lines.append(_row(["not run, or the job did not finish", *(str(len(judge.FAULTS) - len(graded[tool.name])) for tool in peers.NAMING)]))
     lines.append(_row(["a false claim besides", *(str(sum(bool(v["wrong"]) for v in graded[tool.name])) for tool in peers.NAMING)]))
     return lines
 
