@@ -80,6 +80,24 @@ std::vector<std::string> threads_of(const RunView& run, int pid) {
   return out;
 }
 
+// How torch's own threads that are no part of a compute pool call themselves: communication, stores,
+// the autograd engine. OpenMP's threads keep the process's name.
+constexpr std::string_view kHelperNames[] = {"pt_", "gloo", "nccl", "NCCL", "cuda", "tensorpipe"};
+
+// The subjects of the threads of a process that named themselves so.
+std::set<std::string> helper_threads(const RunView& run, int pid) {
+  std::set<std::string> out;
+  for (const std::string_view note : run.notes("thread_name", pid)) {
+    const auto space = note.find(' ');
+    if (space == std::string_view::npos) continue;
+    const std::string_view name = note.substr(space + 1);
+    const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(kHelperNames, begins))
+      out.insert(fmt::format("thread/{}/{}", pid, note.substr(0, space)));
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<double> host_cpus(const RunView& run) {
@@ -160,8 +178,10 @@ Timeline throttled(const RunView& run) {
 }
 
 int busy_threads(const RunView& run, const RankView& rank) {
+  const auto helpers = helper_threads(run, rank.pid);
   int count = 0;
   for (const std::string& thread : threads_of(run, rank.pid)) {
+    if (helpers.contains(thread)) continue;
     const auto wanted = sum_of(run, thread, {"cpu.run_ns", "cpu.run_delay_ns"}, run.window());
     if (wanted && *wanted >= kBusyThread) ++count;
   }

@@ -41,6 +41,22 @@ TEST(ThreadOversubscription, RanksOfOneThreadEachHaveNothingToCut) {
   EXPECT_TRUE(quiet(judge(run.build()), "thread_oversubscription"));
 }
 
+// Four ranks on two processors, measured: Gloo's threads want a quarter of a processor and more,
+// and are no pool that could be made smaller.
+TEST(ThreadOversubscription, ThreadsOfCommunicationAreNoPool) {
+  for (const bool named : {true, false}) {
+    auto run = RunBuilder::healthy(4, 0);
+    run.gauge("host", "cpu.online", 2)
+        .counter("host", "cpu.idle_ns", 0)
+        .counter("cgroup/job", "cpu.usage_ns", 2e9);
+    for (int pid = 100; pid < 104; ++pid) {
+      run.cpu(pid, 0.5, 0.6).thread(pid, pid, 0.36, 0.37).thread(pid, pid + 100, 0.1, 0.2);
+      if (named) run.note(pid, "thread_name", fmt::format("{} pt_gloo_runloop", pid + 100));
+    }
+    EXPECT_EQ(quiet(judge(run.build()), "thread_oversubscription"), named);
+  }
+}
+
 TEST(ThreadOversubscription, AsManyThreadsAsProcessorsAreFine) {
   auto run = RunBuilder::healthy(1, 0);
   for (int i = 0; i < 4; ++i) run.thread(100, 100 + i, 0.9, 0.05);

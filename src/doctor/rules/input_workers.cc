@@ -10,6 +10,8 @@
 // minor and 20 % high, Kineto 5 %.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "doctor/cite.h"
 #include "doctor/cpu_facts.h"
@@ -19,7 +21,7 @@
 namespace bedplate::doctor {
 namespace {
 
-enum class Kind { kAbsent, kTooFew, kPegged, kWaiting, kRestarting };
+enum class Kind { kAbsent, kTooFew, kPegged, kWaiting, kHandOver, kRestarting };
 
 struct Input {
   Kind kind = Kind::kAbsent;
@@ -44,24 +46,33 @@ double free_cpus(const RunView& run) {
   return free > 1e8 ? 0 : free;
 }
 
+// Input waits of all ranks and steps, longest first.
+std::vector<double> waits_of(const RunView& run) {
+  std::vector<double> waits;
+  for (const auto& rank : run.phase_time(probe::Phase::kInputWait).ns)
+    waits.insert(waits.end(), rank.begin(), rank.end());
+  std::sort(waits.begin(), waits.end(), std::greater<>());
+  return waits;
+}
+
 // Half or more of the input wait in a twentieth of the steps: the loader starts anew (an epoch's
 // end) rather than being slow.
-bool in_few_steps(const RunView& run) {
-  std::vector<double> waits;
-  double total = 0;
-  for (const auto& rank : run.phase_time(probe::Phase::kInputWait).ns) {
-    for (const double wait : rank) total += wait;
-    waits.insert(waits.end(), rank.begin(), rank.end());
-  }
-  std::sort(waits.begin(), waits.end(), std::greater<>());
-  double longest = 0;
-  for (std::size_t i = 0; i < std::max<std::size_t>(1, waits.size() / 20) && i < waits.size(); ++i)
-    longest += waits[i];
-  return waits.size() >= 20 && total > 0 && longest >= total * 0.6;
+bool in_few_steps(const std::vector<double>& waits) {
+  const auto few = waits.begin() + static_cast<std::ptrdiff_t>(waits.size() / 20);
+  const double total = std::accumulate(waits.begin(), waits.end(), 0.0);
+  return waits.size() >= 20 && total > 0 && std::accumulate(waits.begin(), few, 0.0) >= total * 0.6;
+}
+
+// The same in every step: what lies ready costs that much to take over.
+bool in_all_steps_alike(const std::vector<double>& waits) {
+  const double mean = std::accumulate(waits.begin(), waits.end(), 0.0) /
+                      std::max(1.0, static_cast<double>(waits.size()));
+  return waits.size() >= 20 && waits[waits.size() * 3 / 4] >= mean / 2;
 }
 
 Input look(const RunView& run) {
   Input in;
+  const auto waits = waits_of(run);
   in.share = run.share(run.phase_time(probe::Phase::kInputWait));
   in.workers = worker_count(run);
   in.free_cpus = free_cpus(run);
@@ -71,7 +82,7 @@ Input look(const RunView& run) {
   const double pegged = run.threshold("input_workers.pegged_share");
   if (in.workers == 0) {
     in.kind = Kind::kAbsent;
-  } else if (in_few_steps(run)) {
+  } else if (in_few_steps(waits)) {
     in.kind = Kind::kRestarting;
   } else if (in.free_cpus < run.threshold("input_workers.free_cpus") &&
              in.fetch.share(in.fetch.blocked_ns()) < 0.5) {
@@ -79,7 +90,7 @@ Input look(const RunView& run) {
   } else if (in.making.value_or(1) >= pegged * 0.7 || in.cpu.value_or(0) >= pegged * 0.7) {
     in.kind = Kind::kTooFew;
   } else {
-    in.kind = Kind::kWaiting;
+    in.kind = in_all_steps_alike(waits) ? Kind::kHandOver : Kind::kWaiting;
   }
   return in;
 }
@@ -95,6 +106,8 @@ std::string title(const Input& in) {
       return "the loader's workers are out of processors: more workers will not help";
     case Kind::kWaiting:
       return "the loop waits for batches although the loader's workers are not busy";
+    case Kind::kHandOver:
+      return "taking over a batch from the loader's workers costs time in each step";
     case Kind::kRestarting:
       return "the loop waits for the loader to start anew";
   }
@@ -128,9 +141,12 @@ std::string fix(const Input& in) {
                         : "more workers will not help: no processor is free. Make a batch cheaper "
                           "to make, or get more processors";
     case Kind::kWaiting:
-      return "raise prefetch_factor; look for what happens between worker and loop: large samples "
-             "that are copied through pipes, "
-             "pin_memory, a slow collate_fn in the main process, uneven batches";
+      return "raise prefetch_factor: batches take unevenly long to make; look for what some of them "
+             "wait for";
+    case Kind::kHandOver:
+      return "batches lie ready, more workers or a longer queue bring nothing: hand over few large "
+             "tensors, not many objects; num_workers=0 where data lie in memory; pin_memory=False "
+             "without a GPU";
     case Kind::kRestarting:
       return "keep the workers: persistent_workers=True, or one long epoch; make opening the data "
              "set cheap";

@@ -66,9 +66,18 @@ TEST(InputWorkers, AQuotaMakesWorkersPeggedOnAnIdleMachine) {
               testing::HasSubstr("more workers will not help"));
 }
 
-TEST(InputWorkers, IdleWorkersPointAtWhatLiesBetween) {
-  EXPECT_THAT(judge(starved(2).build()).findings.at(0).title,
-              testing::HasSubstr("workers are not busy"));
+TEST(InputWorkers, IdleWorkersAndTheSameWaitInEachStepIsTheHandOver) {
+  const Finding f = judge(starved(2).build()).findings.at(0);
+  EXPECT_THAT(f.title, testing::HasSubstr("taking over a batch"));
+  EXPECT_THAT(f.fix, testing::HasSubstr("more workers or a longer queue bring nothing"));
+}
+
+TEST(InputWorkers, IdleWorkersAndWaitsInSomeStepsAreUnevenBatches) {
+  auto run = RunBuilder::healthy(1, 2);
+  run.all_phases({{Phase::kInputWait, 0.6}}, 3);
+  const Finding f = judge(run.build()).findings.at(0);
+  EXPECT_THAT(f.title, testing::HasSubstr("workers are not busy"));
+  EXPECT_THAT(f.fix, testing::HasSubstr("prefetch_factor"));
 }
 
 TEST(InputWorkers, AnEpochsStartIsToldFromASlowLoader) {

@@ -284,6 +284,7 @@ TEST_F(ProcSamplersTest, ABindingIsSeenBeforeTheProcessIsTwiceAsOldOrWithinForty
 TEST_F(ProcSamplersTest, OnlyBusyThreadsAreWritten) {
   process(42);
   for (int tid = 42; tid < 142; ++tid) put_thread(42, tid, 0, 0, 0, 0);
+  put("/proc/42/task/121/comm", "pt_gloo_runloop\n");
   auto sampler = open(kThreadCpu);
   tick(*sampler);
   EXPECT_THAT(sink_.values, IsEmpty());
@@ -292,6 +293,7 @@ TEST_F(ProcSamplersTest, OnlyBusyThreadsAreWritten) {
   tick(*sampler);
   EXPECT_THAT(sink_.values, SizeIs(64 * 2));
   EXPECT_EQ(value("thread/42/121", "cpu.run_ns"), 400 * kMillisecond);
+  EXPECT_THAT(notes("thread_name"), ElementsAre("42 121 pt_gloo_runloop"));
   EXPECT_EQ(value("thread/42/121", "cpu.run_delay_ns"), 77);
   EXPECT_EQ(value("thread/42/58", "cpu.run_ns"), 85 * kMillisecond);
   EXPECT_EQ(value("thread/42/57", "cpu.run_ns"), std::nullopt);

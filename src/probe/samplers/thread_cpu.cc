@@ -3,13 +3,15 @@
 //
 // At most kTracked threads are written at a time: those that ran most since they were last read,
 // with some favour for those already chosen, so that the choice does not flicker. A thread that
-// runs less than 1 % of a processor is not written.
+// runs less than 1 % of a processor is not written. The name of each written thread is a note
+// ("thread_name": "TID NAME").
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "probe/internal/per_process.h"
 #include "probe/internal/sampling.h"
 #include "probe/internal/thread_folder.h"
@@ -126,6 +128,8 @@ class ThreadCpu final : public Sampler {
         thread.written = true;
         thread.subject = fmt::format("thread/{}/{}", key.first, key.second);
         thread.source = fmt::format("/proc/{}/task/{}/schedstat", key.first, key.second);
+        if (const auto name = host_.read(fmt::format("/proc/{}/task/{}/comm", key.first, key.second)))
+          sink.note(key.first, "thread_name", fmt::format("{} {}", key.second, trim(*name)));
       }
       if (thread.read_in_call != call_) {
         const auto text = host_.read(thread.source);
