@@ -49,6 +49,7 @@ def arguments():
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-ms", type=float, default=30, help="more Python work a step of the slow rank")
     parser.add_argument("--uneven-ms", type=float, default=0, help="work that hits another rank in each step")
+    parser.add_argument("--even-ms", type=float, default=0, help="the same, spread over two ranks: half of it in each")
     parser.add_argument("--churn", type=int, default=0, help="Python objects made and dropped a step")
     parser.add_argument("--pin", type=int, default=-1, help="bind ranks and workers to this processor after the imports")
     parser.add_argument("--die", choices=["segv", "kill", "exception", "exit", "memory"])
@@ -226,6 +227,8 @@ def train(args):
             loss.backward()
         if rank == args.slow_rank:
             spin(args.slow_ms)
+        if args.even_ms:
+            spin(args.even_ms)
         if args.uneven_ms and step % args.ranks == rank:
             spin(args.uneven_ms)
         if args.churn:
