@@ -46,7 +46,8 @@ def machine():
 
 
 def versions(venv):
-    probe = "import importlib.metadata as m, json, platform; print(json.dumps({'python': platform.python_version(), " \
+    """Of everything. torch is imported so that no tool pays for reading it from the disk: the first would see IO pressure."""
+    probe = "import importlib.metadata as m, json, platform, torch; print(json.dumps({'python': platform.python_version(), " \
             "**{n: m.version(n) for n in ('torch', 'traceml-ai', 'datapath-doctor')}}))"
     found = json.loads(subprocess.run([venv / "bin/python", "-c", probe], check=True, capture_output=True, text=True).stdout)
     found["bedplate"] = subprocess.run([harness.binary(), "--version"], check=True, capture_output=True, text=True).stdout.strip()
