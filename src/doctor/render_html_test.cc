@@ -14,6 +14,7 @@
 namespace bedplate::doctor {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -96,6 +97,34 @@ TEST(RenderHtml, DrawsTheMachineAndMarksWhatAFindingSpeaksOf) {
       "");
   run.machine["host.json"] = "{ not json <b>";
   EXPECT_THAT(body_of(render_html(report, run)), HasSubstr("Not drawn: "));
+}
+
+TEST(RenderHtml, TheTimeAxisIsDividedAtRoundTimes) {
+  const auto axis = [](Nanos length) {
+    const std::string page = body_of(render_html(sample_report("full"), sample_run(300, length)));
+    const auto begin = page.find("<div class=\"axis\">");
+    return page.substr(begin, page.find("</div>", begin) - begin);
+  };
+  EXPECT_THAT(axis(30 * kSecond), AllOf(HasSubstr(">0<"), HasSubstr(">5 s<"), HasSubstr(">25 s<"),
+                                        Not(HasSubstr(">4"))));
+  EXPECT_THAT(axis(10'000 * kSecond),
+              AllOf(HasSubstr(">30 min<"), HasSubstr(">60 min<"), Not(HasSubstr(" s<"))));
+  EXPECT_THAT(axis(1'000'000 * kSecond), AllOf(HasSubstr(">48 h<"), HasSubstr(">240 h<")));
+}
+
+TEST(RenderHtml, ALaneIsReadAtTheLineThatItsScaleNames) {
+  // The axis ends at 1.4 times the highest value; 1 / 1.4 of the way up is where the scale holds.
+  const std::string page =
+      body_of(render_html(sample_report("full"), sample_run(300, 30 * kSecond)));
+  EXPECT_THAT(page, HasSubstr("<path class=\"scale\" d=\"M0 29H"));
+}
+
+TEST(RenderHtml, TheCommandKeepsItsArgumentsWhole) {
+  Report report = sample_report("full");
+  report.command = {"python", "a b.py", "--nproc-per-node", "<2>"};
+  EXPECT_THAT(body_of(render_html(report, {})),
+              HasSubstr("<code><span>python</span> <span>&#39;a b.py&#39;</span> "
+                        "<span>--nproc-per-node</span> <span>&#39;&lt;2&gt;&#39;</span></code>"));
 }
 
 TEST(RenderHtml, ALongRunStaysUnderTwoMegabytes) {
