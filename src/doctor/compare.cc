@@ -20,6 +20,7 @@ constexpr std::size_t kRunsForATest = 4;  // 4 against 4 that do not overlap: p 
 constexpr double kRunLevel = 0.05;
 constexpr double kStepLevel = 0.01;    // the question that was asked
 constexpr double kOtherLevel = 0.001;  // about thirty more are looked at
+constexpr double kFarApart = 10;       // least differences, where a run is too short for a test
 constexpr double kMeasuredSpread =
     1.0 / 3;  // of the assumed spread, where the real one was measured
 
@@ -41,13 +42,23 @@ bool apart(const std::vector<double>& a, const std::vector<double>& b) {
   return *low_b > *high_a || *low_a > *high_b;
 }
 
+// Runs too short for a test: a change is only what no drift of a run explains, ranges of single
+// values that do not touch and a difference far beyond what runs of one job differ by.
+void decide_on_ranges(const Measure& a, const Measure& b, double floor, MetricChange& change) {
+  const double difference = std::fabs(change.difference());
+  const bool far = a.range && b.range && difference > floor * kFarApart &&
+                   (a.range->second < b.range->first || b.range->second < a.range->first);
+  change.one_value = a.one_value;
+  change.noise = far ? floor * kFarApart : floor;
+  change.state = far                  ? ChangeState::kChanged
+                 : difference > floor ? ChangeState::kUnclear
+                                      : ChangeState::kSame;
+}
+
 void decide_on_blocks(const Measure& a, const Measure& b, double floor, double level,
                       MetricChange& change) {
   if (a.blocks.empty() || b.blocks.empty()) {
-    change.noise = floor;
-    change.one_value = a.one_value;
-    change.state =
-        std::fabs(change.difference()) > floor ? ChangeState::kUnclear : ChangeState::kSame;
+    decide_on_ranges(a, b, floor, change);
     return;
   }
   const Shift shift = shift_between(a.blocks, b.blocks);

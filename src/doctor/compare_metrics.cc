@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/units.h"
 #include "doctor/compare_stats.h"
@@ -94,6 +95,14 @@ std::vector<StepView> job_steps(const RunView& run) {
   return steps;
 }
 
+Measure measure_of(double value, std::vector<double> values, Statistic statistic) {
+  Measure measure{value, block_values(values, statistic).values};
+  if (values.size() < kFewestValues) return measure;
+  std::sort(values.begin(), values.end());
+  measure.range = {values[values.size() / 10], values[values.size() - 1 - values.size() / 10]};
+  return measure;
+}
+
 void measure_steps(const RunView& run, const Report& report, MeasuredRun& out) {
   const auto steps = job_steps(run);
   if (!run.has_steps() || steps.empty()) return;
@@ -104,11 +113,13 @@ void measure_steps(const RunView& run, const Report& report, MeasuredRun& out) {
     total += ms.back();
   }
   if (!(total > 0)) return;
-  out.measures["step_ms"] = {report.steps.median_ms, block_values(ms, Statistic::kMedian).values};
+  out.measures["step_ms"] = measure_of(report.steps.median_ms, ms, Statistic::kMedian);
   out.measures["step_p99_ms"] = {report.steps.p99_ms, {}, true};
-  auto rates = block_values(ms, Statistic::kMean).values;
-  for (double& rate : rates) rate = rate > 0 ? 1000 / rate : 0;
-  out.measures["steps_per_s"] = {1000 * static_cast<double>(ms.size()) / total, rates};
+  Measure rate = measure_of(1000 * static_cast<double>(ms.size()) / total, ms, Statistic::kMean);
+  const auto per_second = [](double each) { return each > 0 ? 1000 / each : 0; };
+  for (double& block : rate.blocks) block = per_second(block);
+  if (rate.range) rate.range = {per_second(rate.range->second), per_second(rate.range->first)};
+  out.measures["steps_per_s"] = std::move(rate);
   for (std::size_t p = 0; p < probe::kPhaseCount; ++p) {
     std::vector<double> values;
     double sum = 0;
@@ -116,8 +127,9 @@ void measure_steps(const RunView& run, const Report& report, MeasuredRun& out) {
       values.push_back(milliseconds(step.phases[p]));
       sum += values.back();
     }
-    out.measures[std::string(probe::kPhaseNames[p]) + "_ms"] = {
-        sum / static_cast<double>(values.size()), block_values(values, Statistic::kMean).values};
+    const double mean = sum / static_cast<double>(values.size());
+    out.measures[std::string(probe::kPhaseNames[p]) + "_ms"] =
+        measure_of(mean, std::move(values), Statistic::kMean);
   }
 }
 
@@ -130,7 +142,7 @@ void measure_rate(const RunView& run, std::string_view name,
   for (const Window w : run.grid()) {
     if (const auto one = read(w)) values.push_back(*one);
   }
-  out.measures[std::string(name)] = {*value, block_values(values, Statistic::kMean).values};
+  out.measures[std::string(name)] = measure_of(*value, std::move(values), Statistic::kMean);
 }
 
 std::optional<double> sum_of_rates(const RunView& run, std::string_view prefix,

@@ -10,9 +10,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "doctor/finding.h"
@@ -54,7 +56,10 @@ struct Measure {
   double value = 0;
   std::vector<double> blocks;  // empty: one value a run, or too short a run
   bool one_value = false;      // of its nature: a peak, a length
+  // Where the middle four fifths of the single values lie; none for fewer than kFewestValues.
+  std::optional<std::pair<double, double>> range = std::nullopt;
 };
+constexpr std::size_t kFewestValues = 20;
 
 struct MeasuredRun {
   std::string name;

@@ -97,6 +97,24 @@ TEST(Compare, TooFewStepsAreUnclearNotAChange) {
   EXPECT_EQ(result.find("step_ms")->state, ChangeState::kUnclear);
 }
 
+TEST(Compare, ShortRunsThatDriftTellOnlyWhatNoDriftExplains) {
+  const auto drifting = [](double step_ms, std::uint64_t seed) {
+    probe::RunData run = noisy_run({.step_ms = step_ms, .steps = 48, .seed = seed});
+    for (std::size_t i = 0; i < run.steps.size(); ++i) {
+      const double slow = 1 + 0.25 * std::sin(static_cast<double>(i) / 8);
+      run.steps[i].duration = static_cast<Nanos>(slow * static_cast<double>(run.steps[i].duration));
+    }
+    return measure("drifting", run, judge(run));
+  };
+  const auto mended = compare({drifting(380, 1)}, {drifting(130, 2)});
+  EXPECT_EQ(mended.verdict, "faster") << mended.verdict_text;
+  EXPECT_EQ(mended.find("step_ms")->state, ChangeState::kChanged);
+  for (const double other : {90.0, 110.0, 125.0}) {
+    const auto result = compare({drifting(100, 1)}, {drifting(other, 2)});
+    EXPECT_NE(result.find("step_ms")->state, ChangeState::kChanged) << other;
+  }
+}
+
 TEST(Compare, TheSpreadBetweenRunsCounts) {
   // Runs of one job that differ by 5 %: two groups of them are the same, though each pair of runs
   // may look changed.
