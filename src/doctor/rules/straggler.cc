@@ -192,14 +192,9 @@ Skew look(const RunView& run) {
   return skew;
 }
 
-// A job that keeps every processor busy and has more ranks than processors takes turns: its ranks
-// are late one after the other.
+// Ranks that wait for a processor are late one after the other, however even their work is.
 bool taking_turns(const RunView& run, double share) {
-  const auto used = job_cpus(run, run.window());
-  const auto usable = usable_cpus(run);
-  if (!used || !usable) return false;
-  const bool full = *used >= 0.9 * *usable;
-  return full && run.share(waiting_for_cpu(run)) >= share / 2;
+  return run.share(waiting_for_cpu(run)) >= share / 2;
 }
 
 std::string causes(const RunView& run, const RankView& late) {
