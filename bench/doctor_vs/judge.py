@@ -96,9 +96,8 @@ FAULTS = {
         symptoms={**RESIDUAL, **LOST}),
     "debug_tracemalloc": Accepted(
         planted="PYTHONTRACEMALLOC=1", cause=r"tracemalloc|debug_switch", symptoms={**RESIDUAL, **LOST}),
-    "debug_distributed": Accepted(
-        planted="TORCH_DISTRIBUTED_DEBUG=DETAIL", cause=r"TORCH_DISTRIBUTED_DEBUG|debug_switch",
-        symptoms={**RESIDUAL, **SKEW, **LOST}),
+    "debug_devmode": Accepted(
+        planted="PYTHONDEVMODE=1", cause=r"PYTHONDEVMODE|debug_switch", symptoms={**RESIDUAL, **LOST}),
     "memcg_thrash": Accepted(
         planted="a memory limit that drops the page cache", cause=r"memcg|refault|memory limit", suggested=r"memory limit|page cache",
         symptoms={**WAITS, **IO, **LOST, r"io_throttle|small_files": "reads are slow"},
