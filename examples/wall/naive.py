@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 BLOCK = 64  # tokens a sample
 BATCH = 16  # samples a rank and step
-THREADS = os.cpu_count()  # a rank: all of them, as torchrun alone would give each rank one
-CHECKPOINT_EVERY = 8   # steps
+THREADS = 32  # a rank: our nodes have 64 cores, and torchrun alone would give each rank one
+CHECKPOINT_EVERY = 12  # steps
 SEED = 1337
 
 # Tokens: 0 pads, then indents of 1 to 8 spaces, four masks, Python's keywords, and single bytes.
