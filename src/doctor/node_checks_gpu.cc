@@ -69,7 +69,7 @@ CheckResult numa(const NodeView& node) {
     if (gpu->pci.numa_node) continue;
     add(result, CheckState::kNote,
         fmt::format("/sys/bus/pci/devices/{}/numa_node", gpu->pci.address),
-        title(*gpu) + ": -1, which means unknown, not node 0", subject(*gpu));
+        title(*gpu) + ": numa_node is -1: unknown, not node 0", subject(*gpu));
   }
   return concluded(
       std::move(result),

@@ -56,8 +56,12 @@ def record(name, out):
             cd /mnt/train && exec {shlex.join(command)}
         """
         clean = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **env}
-        subprocess.run(["unshare", "--mount", "--uts", "sh", "-ec", inside], env=clean, check=name not in faults.DEATHS,
-                       preexec_fn=group.enter if group else None)
+        # Pipes: where the output goes is part of the record.
+        done = subprocess.run(["unshare", "--mount", "--uts", "sh", "-ec", inside], env=clean, capture_output=True, text=True,
+                              preexec_fn=group.enter if group else None)
+        print(done.stdout + done.stderr)
+        if done.returncode and name not in faults.DEATHS:
+            sys.exit(f"the job ended with {done.returncode}")
         size = os.path.getsize(f"{kept}/run/run.db")
         if size > LARGEST:
             sys.exit(f"run.db has {size} bytes, more than {LARGEST}: record fewer steps")
