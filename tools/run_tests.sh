@@ -64,5 +64,6 @@ suite c++ ctest --test-dir build/ci --output-on-failure -j "$(nproc)" --timeout 
 suite hook pytests python/tests
 suite e2e pytests tests/e2e
 suite docs pytests tests/docs
+suite provoke pytests tests/provoke
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -44,8 +44,8 @@ FAULTS = [
           {"pin": 1}, {"pin": -1}, allow=("thread_oversubscription",)),
     Fault("no_workers", "input_workers", {"steps": 100, "width": 1024, "data": "decode", "decode-ms": 20},
           {"workers": 0}, {"workers": 1}, says="num_workers=1"),
-    Fault("pegged_workers", "input_workers", {"steps": 70, "width": 512, "data": "decode", "workers": 2},
-          {"decode-ms": 100}, {"decode-ms": 2}, says="more workers will not help"),
+    Fault("pegged_workers", "input_workers", {"steps": 60, "width": 1024, "data": "decode", "workers": 2},
+          {"decode-ms": 150}, {"decode-ms": 2}, says="more workers will not help"),
     Fault("noisy_neighbour", "noisy_neighbour", {"steps": 110, "width": 1024, "workers": 0}, {}, {}, neighbours=4),
     Fault("python_gc", "python_gc", {"steps": 100, "width": 512, "workers": 0, "gc-objects": 1_500_000},
           {"collect-every": 8}, {"collect-every": 0}),
@@ -91,7 +91,7 @@ PAIRS = [
     ("no_workers", "checkpoint_stall", {"steps": 60, "width": 1024, "decode-ms": 20}, {}),
     ("python_gc", "no_workers", {"steps": 60, "width": 1024, "decode-ms": 10}, {"collect-every": 10}),
     ("cpu_quota", "checkpoint_stall", {"steps": 60, "width": 1024, "workers": 0}, {}),
-    ("straggler", "checkpoint_two_ranks", {"steps": 80, "slow-ms": 20}, {}),
+    ("straggler", "checkpoint_two_ranks", {"steps": 80, "slow-ms": 20, "checkpoint-mb": 48}, {}),
 ]
 
 DEATHS = {
