@@ -80,8 +80,8 @@ std::vector<std::string> threads_of(const RunView& run, int pid) {
   return out;
 }
 
-// How torch's own threads that are no part of a compute pool call themselves: communication, stores,
-// the autograd engine. OpenMP's threads keep the process's name.
+// How torch's own threads that are no part of a compute pool call themselves: communication,
+// stores, the autograd engine. OpenMP's threads keep the process's name.
 constexpr std::string_view kHelperNames[] = {"pt_", "gloo", "nccl", "NCCL", "cuda", "tensorpipe"};
 
 // The subjects of the threads of a process that named themselves so.

@@ -149,12 +149,12 @@ std::vector<std::string> resource_remarks(const RunView& run,
   const double ranks = std::max<double>(1, static_cast<double>(run.ranks().size()));
   const bool thrashing = static_cast<double>(all.major_faults) / run_seconds >= 20 &&
                          static_cast<double>(all.major_faults) / ranks >= 1000;
-  out.push_back(
-      fmt::format("Major (requiring I/O) page faults: {}: {}",
-                  human_count(static_cast<double>(all.major_faults)),
-                  thrashing ? "mapped pages had to be read from storage again and again"
-                  : all.major_faults > 0 ? "the usual loading of programs and libraries"
-                                         : "nothing that was mapped had to be read from storage"));
+  out.push_back(fmt::format("Major (requiring I/O) page faults: {}: {}",
+                            human_count(static_cast<double>(all.major_faults)),
+                            thrashing ? "mapped pages had to be read from storage again and again"
+                            : all.major_faults > 0
+                                ? "the usual loading of programs and libraries"
+                                : "nothing that was mapped had to be read from storage"));
 
   std::string voluntary = fmt::format("Voluntary context switches: {}",
                                       human_count(static_cast<double>(all.voluntary_switches)));

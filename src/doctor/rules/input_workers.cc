@@ -141,7 +141,8 @@ std::string fix(const Input& in) {
                         : "more workers will not help: no processor is free. Make a batch cheaper "
                           "to make, or get more processors";
     case Kind::kWaiting:
-      return "raise prefetch_factor: batches take unevenly long to make; look for what some of them "
+      return "raise prefetch_factor: batches take unevenly long to make; look for what some of "
+             "them "
              "wait for";
     case Kind::kHandOver:
       return "batches lie ready, more workers or a longer queue bring nothing: hand over few large "

@@ -128,7 +128,8 @@ class ThreadCpu final : public Sampler {
         thread.written = true;
         thread.subject = fmt::format("thread/{}/{}", key.first, key.second);
         thread.source = fmt::format("/proc/{}/task/{}/schedstat", key.first, key.second);
-        if (const auto name = host_.read(fmt::format("/proc/{}/task/{}/comm", key.first, key.second)))
+        if (const auto name =
+                host_.read(fmt::format("/proc/{}/task/{}/comm", key.first, key.second)))
           sink.note(key.first, "thread_name", fmt::format("{} {}", key.second, trim(*name)));
       }
       if (thread.read_in_call != call_) {
