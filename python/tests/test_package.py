@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -75,7 +76,7 @@ def test_it_is_typed():
     assert (PACKAGE / "bedplate" / "py.typed").exists()
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
-    words = [sys.executable, "-m", "mypy", "--strict", str(PACKAGE / "bedplate" / "__init__.py")]
+    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, str(PACKAGE / "bedplate" / "__init__.py")]
     result = subprocess.run(words, capture_output=True, text=True, cwd="/")
     assert result.returncode == 0, result.stdout
 
