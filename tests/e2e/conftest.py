@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import support  # noqa: E402
 
 
 def pytest_configure(config):
+    # A shell that starts us in the background ignores these, and every program we start would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if not os.access(support.BEDPLATE, os.X_OK):
         pytest.exit(f"no program to test at {support.BEDPLATE}: build it, or set BEDPLATE", 3)
 
