@@ -56,7 +56,7 @@ FAULTS = [
     Fault("memcg_thrash", "memcg_thrash",
           {"steps": 60, "width": 1024, "workers": 1, "data": "chunks", "chunk-mb": 80, "data-mb": 480, "prime": True}, {}, {},
           limits={"memory_mib": 700}, needs=("data",), allow=("input_workers",)),
-    Fault("io_throttle", "io_throttle", {"steps": 50, "width": 512, "workers": 1, "data": "chunks", "chunk-mb": 4, "data-mb": 512,
+    Fault("io_throttle", "io_throttle", {"steps": 40, "width": 1024, "workers": 1, "data": "chunks", "chunk-mb": 4, "data-mb": 512,
                                          "drop-cache": True}, {}, {}, limits={"read_mib": 40}, needs=("data",), allow=("input_workers",)),
     Fault("small_files", "small_files", {"steps": 40, "width": 1024, "workers": 1}, {"data": "files", "files-a-batch": 8192},
           {"data": "chunks", "chunk-mb": 1, "data-mb": 8, "prime": True}, needs=("files", "data"), allow=("input_workers",)),

@@ -41,6 +41,22 @@ TEST(ThreadOversubscription, RanksOfOneThreadEachHaveNothingToCut) {
   EXPECT_TRUE(quiet(judge(run.build()), "thread_oversubscription"));
 }
 
+TEST(ThreadOversubscription, ABatchInTheMakingIsNotLostToOtherThreads) {
+  auto run = RunBuilder::healthy(2, 0);
+  run.all_phases({{Phase::kInputWait, 0.3}});
+  run.gauge("host", "cpu.online", 2)
+      .counter("host", "cpu.idle_ns", 0)
+      .counter("cgroup/job", "cpu.usage_ns", 2e9);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int pid = RunBuilder::rank_pid(rank);
+    run.fetching(pid, 10, 30, 0.8, 0.1).cpu(pid, 1.0, 20);
+    for (int i = 0; i < 32; ++i) run.thread(pid, pid + 200 * i, 0.03, 0.97);
+  }
+  const Report report = judge(run.build());
+  ASSERT_NE(finding(report, "thread_oversubscription"), nullptr);
+  EXPECT_NEAR(finding(report, "thread_oversubscription")->gain_ceiling, 1 - 0.3 * 0.9, 0.03);
+}
+
 // Four ranks on two processors, measured: Gloo's threads want a quarter of a processor and more,
 // and are no pool that could be made smaller.
 TEST(ThreadOversubscription, ThreadsOfCommunicationAreNoPool) {
