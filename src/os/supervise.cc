@@ -161,6 +161,8 @@ struct Supervisor::State {
       }
       if (::sigismember(&done, signal) == 1) continue;
       ::sigaddset(&done, signal);
+      // A job that was stopped anew since would run again.
+      if (signal == SIGCONT && std::ranges::any_of(batch, asks_to_stop)) continue;
       child->send(signal);
     }
   }

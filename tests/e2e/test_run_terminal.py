@@ -3,8 +3,10 @@
 import os
 import re
 import signal
+import subprocess
 import sys
 
+import pytest
 from support import BEDPLATE, alive, children_of, command_line, eventually, meta, only_run, run_folders
 
 READY = b"ready\r\n"
@@ -121,11 +123,23 @@ def states(shell: int) -> set:
     return {open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[0] for p in pids}
 
 
-def test_ctrl_z_again_and_again(terminal):
+@pytest.fixture(params=["quiet", "busy"])
+def machine(request):
+    """Busy: every processor is wanted by three more."""
+    spinners = []
+    if request.param == "busy":
+        spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * os.cpu_count())]
+    yield
+    for spinner in spinners:
+        spinner.kill()
+        spinner.wait()
+
+
+def test_ctrl_z_again_and_again(terminal, machine):
     shell = bash(terminal)
     shell.type(b"$B run -- sh -c 'echo ready; read line; echo got $line'\n")
     shell.expect(READY)
-    for _ in range(3):
+    for _ in range(6):
         shell.type(b"\x1a")
         shell.expect(b"Stopped")
         shell.expect(b"prompt> ")
