@@ -4,10 +4,7 @@
 #
 #   tools/update_golden.sh [BUILD_FOLDER]                          # build/dev
 #
-# A new recorded run: record something short, keep its run.db alone, then run this script.
-#
-#   bedplate run --out /tmp/quota -- python train.py
-#   mkdir tests/golden/cpu_quota && cp /tmp/quota/run.db tests/golden/cpu_quota/
+# A new recorded run: tests/provoke/record.py NAME tests/golden/NAME, then this script.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/dev}

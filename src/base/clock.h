@@ -8,9 +8,10 @@ namespace bedplate {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Nanos now() const = 0;  // CLOCK_MONOTONIC
-  virtual Nanos wall_now()
-      const = 0;  // CLOCK_REALTIME, nanoseconds since 1970: for people, never for lengths
+  // CLOCK_MONOTONIC.
+  virtual Nanos now() const = 0;
+  // CLOCK_REALTIME, nanoseconds since 1970: for people, never for lengths.
+  virtual Nanos wall_now() const = 0;
 };
 
 // The machine's clocks. Thread-safe.

@@ -1,7 +1,6 @@
 // The one exception type of Bedplate.
 //
-//   throw Error(Code::kNotFound, "run folder {} has no run.db; give the folder that `bedplate run`
-//   printed", path);
+//   throw Error(Code::kNotFound, "{} has no run.db; give the folder of a run", path);
 //
 // Thrown where the outside world failed: a file is missing, a peer died, the input is bad. The
 // message says what happened, to what, and what to do. Expected absence is std::optional; a broken

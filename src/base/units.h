@@ -24,7 +24,7 @@ constexpr double milliseconds(Nanos t) { return static_cast<double>(t) / 1e6; }
 std::string human_bytes(double bytes);  // "1.5 MiB"; three significant figures, binary prefixes
 std::string human_duration(Nanos t);    // "740 µs", "12.3 ms", "4.00 s", "2 min 5 s", "3 h 12 min"
 std::string human_count(double n);      // "950", "12.3 k", "4.1 M"
-std::string human_share(
-    double share);  // 0.414 → "41 %"; below 1 % one decimal; "< 0.1 %" for what is not zero
+// 0.414 → "41 %"; below 1 % one decimal; "< 0.1 %" for what is not zero.
+std::string human_share(double share);
 
 }  // namespace bedplate

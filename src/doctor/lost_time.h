@@ -44,11 +44,13 @@ struct LostTime {
   std::vector<std::vector<double>> ns;
 };
 
-LostTime both(const LostTime& a, const LostTime& b);  // at most the smaller of the two in each step
-LostTime larger(const LostTime& a,
-                const LostTime& b);  // the larger: causes that overlap as far as they can
-LostTime less(const LostTime& a,
-              const LostTime& b);  // what of `a` is left when `b` is taken out, not below 0
-LostTime scaled(const LostTime& a, double factor);  // factor is held inside 0…1
+// At most the smaller of the two in each step.
+LostTime both(const LostTime& a, const LostTime& b);
+// The larger: causes that overlap as far as they can.
+LostTime larger(const LostTime& a, const LostTime& b);
+// What of `a` is left when `b` is taken out, not below 0.
+LostTime less(const LostTime& a, const LostTime& b);
+// `factor` is held inside 0…1.
+LostTime scaled(const LostTime& a, double factor);
 
 }  // namespace bedplate::doctor

@@ -80,17 +80,17 @@ class RunView {
   LostTime phase_time(probe::Phase phase) const;
   LostTime during(const Timeline& timeline) const;
   LostTime during(const std::function<Timeline(const RankView&)>& timeline) const;
-  LostTime scaled(const LostTime& lost,
-                  const Timeline& timeline) const;  // by the timeline's mean share in each step
+  // By the timeline's mean share in each step.
+  LostTime scaled(const LostTime& lost, const Timeline& timeline) const;
   LostTime scaled(const LostTime& lost,
                   const std::function<Timeline(const RankView&)>& timeline) const;
-  LostTime either(const LostTime& a, const LostTime& b)
-      const;  // as if they never overlapped, but never beyond the step
-  double share(const LostTime& lost)
-      const;  // of step time; ranks that wait for one another lose what the slowest loses
+  // As if the two never overlapped, but never beyond the step.
+  LostTime either(const LostTime& a, const LostTime& b) const;
+  // Of step time; ranks that wait for one another lose what the slowest loses.
+  double share(const LostTime& lost) const;
   double share_of(const LostTime& lost, std::size_t rank) const;
-  std::vector<Interval> when(const LostTime& lost)
-      const;  // where a tenth or more of the time is lost; at most 400 intervals
+  // Where a tenth or more of the time is lost; at most 400 intervals.
+  std::vector<Interval> when(const LostTime& lost) const;
 
   // A timeline on the grid; windows for which `share` has no answer are left out.
   Timeline timeline(const std::function<std::optional<double>(Window)>& share) const;

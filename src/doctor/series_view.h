@@ -41,10 +41,10 @@ class SeriesView {
     return find(subject, metric) != nullptr;
   }
   const probe::Series* find(std::string_view subject, std::string_view metric) const;
-  std::vector<std::string_view> subjects(
-      std::string_view prefix) const;  // "disk/": each once, sorted
-  std::string source(std::string_view subject, std::string_view metric)
-      const;  // the file; the names when it was not recorded
+  // Those that begin so ("disk/"), each once, sorted.
+  std::vector<std::string_view> subjects(std::string_view prefix) const;
+  // The file; the names when it was not recorded.
+  std::string source(std::string_view subject, std::string_view metric) const;
 
   // Counters.
   std::optional<double> growth(std::string_view subject, std::string_view metric, Window w) const;

@@ -71,6 +71,12 @@ class Group:
         except OSError as problem:
             raise Missing(f"{folder}: {problem.strerror}") from problem
 
+    def limit(self, v2_controller, v2_files, v1_controller, v1_files):
+        if parent := _v2_parent(v2_controller):
+            self.make(parent, v2_files)
+        else:
+            self.make(_own(v1_controller), v1_files)
+
     def enter(self):
         """In the child between fork and exec."""
         for folder in self.folders:
@@ -104,21 +110,14 @@ def group(cpu=None, memory_mib=None, read_mib=None, path=None):
     wanted = Group()
     try:
         if cpu is not None:
-            if parent := _v2_parent("cpu"):
-                wanted.make(parent, {"cpu.max": f"{int(cpu * 1e5)} 100000"})
-            else:
-                wanted.make(_own("cpu"), {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": str(int(cpu * 1e5))})
+            quota = int(cpu * 1e5)
+            wanted.limit("cpu", {"cpu.max": f"{quota} 100000"}, "cpu", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": str(quota)})
         if memory_mib is not None:
-            if parent := _v2_parent("memory"):
-                wanted.make(parent, {"memory.max": str(memory_mib << 20)})
-            else:
-                wanted.make(_own("memory"), {"memory.limit_in_bytes": str(memory_mib << 20)})
+            size = str(memory_mib << 20)
+            wanted.limit("memory", {"memory.max": size}, "memory", {"memory.limit_in_bytes": size})
         if read_mib is not None:
             device, rate = device_of(path), int(read_mib * 2**20)
-            if parent := _v2_parent("io"):
-                wanted.make(parent, {"io.max": f"{device} rbps={rate}"})
-            else:
-                wanted.make(_own("blkio"), {"blkio.throttle.read_bps_device": f"{device} {rate}"})
+            wanted.limit("io", {"io.max": f"{device} rbps={rate}"}, "blkio", {"blkio.throttle.read_bps_device": f"{device} {rate}"})
         yield wanted
     finally:
         wanted.remove()

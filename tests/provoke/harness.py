@@ -18,6 +18,9 @@ import time
 import warnings
 
 LONG = os.environ.get("BEDPLATE_PROVOKE") == "long"
+# What a measured gain may exceed a ceiling by, as a share of the step: medians of 5, or one run of each on a machine that is not
+# ours alone.
+NOISE = 0.05 if LONG else 0.12
 _QUIET_CPUS = 0.15  # processors that others may use while a job is measured
 _TRIES = 4
 
@@ -33,11 +36,6 @@ def binary():
     if not built:
         raise FileNotFoundError("no bedplate was built; build it or set BEDPLATE")
     return str(built[-1])
-
-
-def noise():
-    """What a measured gain may exceed a ceiling by, as a share of the step: medians of 5, or one run of each on a machine that is not ours alone."""
-    return 0.05 if LONG else 0.12
 
 
 @dataclasses.dataclass

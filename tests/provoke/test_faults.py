@@ -35,7 +35,7 @@ def test_fault_is_named_first_and_its_ceiling_holds(fault, rounds):
         assert outcome.rules == [], outcome.text
         assert outcome.report["verdict"]["status"] == "healthy", outcome.text
     assert gain > 0.05, f"the fault cost nothing ({gain:.2f}): it was not provoked"
-    assert ceiling >= gain - harness.noise(), f"ceiling {ceiling:.2f}, gained {gain:.2f}\n{faulty[0].text}"
+    assert ceiling >= gain - harness.NOISE, f"ceiling {ceiling:.2f}, gained {gain:.2f}\n{faulty[0].text}"
 
 
 def provoke(fault, path):

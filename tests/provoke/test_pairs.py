@@ -33,6 +33,6 @@ def test_the_dearer_fault_comes_first(names, rounds):
             conftest.row("+".join(names[:2]), "ranked" if roots else "NOT FOUND", note=f"{note}; found {', '.join(roots)}")
             assert set(roots) == {first.rule, second.rule}, both.text
             for rule, measured in cost.items():
-                assert both.finding(rule)["gain_ceiling"] >= measured - harness.noise(), both.text
-            if abs(cost[first.rule] - cost[second.rule]) > harness.noise():
+                assert both.finding(rule)["gain_ceiling"] >= measured - harness.NOISE, both.text
+            if abs(cost[first.rule] - cost[second.rule]) > harness.NOISE:
                 assert roots == sorted(cost, key=cost.get, reverse=True), f"{note}\n{both.text}"

@@ -27,9 +27,7 @@ struct Checkpoints {
   double count = 0;
   double fsync_ns = 0;
   double written = 0;  // by the ranks to storage, whole window
-  double bytes = 0;    // of checkpoint events that knew it
   Nanos longest = 0;
-  int writers = 0;
 };
 
 Checkpoints look(const RunView& run) {
@@ -39,7 +37,6 @@ Checkpoints look(const RunView& run) {
     const double count =
         run.series().growth(subject, "trace.checkpoints", run.window()).value_or(0);
     all.count = std::max(all.count, count);
-    if (count > 0) ++all.writers;
     all.fsync_ns += run.series().growth(subject, "trace.fsync_ns", run.window()).value_or(0);
     all.written += run.series().growth(subject, "io.write_bytes", run.window()).value_or(0);
     const auto events = run.data().events.find(rank.pid);
@@ -47,7 +44,6 @@ Checkpoints look(const RunView& run) {
     for (const probe::Event& event : events->second) {
       if (event.kind != static_cast<std::uint16_t>(probe::EventKind::kCheckpoint)) continue;
       all.longest = std::max(all.longest, event.duration);
-      all.bytes = std::max(all.bytes, static_cast<double>(event.arg));
     }
   }
   return all;
@@ -100,8 +96,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-LostTime lost_to_it(const RunView& run) {
-  LostTime lost = run.phase_time(Phase::kCheckpoint);
+// `lost`: the checkpoint phase of each step.
+LostTime lost_to_it(const RunView& run, LostTime lost) {
   for (std::size_t rank = 0; rank < run.ranks().size(); ++rank) {
     const auto& steps = run.ranks()[rank].steps;
     const auto other = [](const StepView& step) {
@@ -124,9 +120,10 @@ LostTime lost_to_it(const RunView& run) {
 }
 
 std::optional<Finding> check(const RunView& run) {
-  if (run.share(run.phase_time(Phase::kCheckpoint)) < run.threshold("checkpoint_stall.share"))
-    return std::nullopt;
-  const LostTime lost = lost_to_it(run);
+  const LostTime saving = run.phase_time(Phase::kCheckpoint);
+  const double saving_share = run.share(saving);
+  if (saving_share < run.threshold("checkpoint_stall.share")) return std::nullopt;
+  const LostTime lost = lost_to_it(run, saving);
   const double share = run.share(lost);
   const Checkpoints saved = look(run);
   const Spikes step = spikes(run);
@@ -144,8 +141,7 @@ std::optional<Finding> check(const RunView& run) {
   if (!paths.empty()) f.scope.path = paths.back()->value;
   f.title = "the loop stands still while checkpoints are written";
   f.evidence.push_back(cite(
-      "hook: torch.save", "{} of the step in checkpoints{}",
-      human_share(run.share(run.phase_time(Phase::kCheckpoint))),
+      "hook: torch.save", "{} of the step in checkpoints{}", human_share(saving_share),
       saved.longest > 0 ? fmt::format(", the longest {}", human_duration(saved.longest)) : ""));
   if (step.without > 0) {
     f.evidence.push_back(cite("hook: steps", "a step with a checkpoint takes {}, one without {}",
@@ -153,7 +149,7 @@ std::optional<Finding> check(const RunView& run) {
                               human_duration(static_cast<Nanos>(step.without))));
   }
   double saving_ns = 0;
-  for (const auto& rank : run.phase_time(Phase::kCheckpoint).ns) {
+  for (const auto& rank : saving.ns) {
     for (const double ns : rank) saving_ns += ns;
   }
   const double flushed = saving_ns > 0 ? std::min(1.0, saved.fsync_ns / saving_ns) : 0;
@@ -177,8 +173,7 @@ std::optional<Finding> check(const RunView& run) {
   }
   f.verify =
       "strace -f -T -e trace=fsync,fdatasync,rename COMMAND   # a copy of the run: seconds at the "
-      "end "
-      "of each line";
+      "end of each line";
   f.fix = flushed > 0.5
               ? "write checkpoints in the background (torch.distributed.checkpoint.async_save, or "
                 "a thread that gets a copy on the "

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "doctor/cite.h"
+#include "doctor/compare_stats.h"
 #include "doctor/cpu_facts.h"
 #include "doctor/rule.h"
 #include "doctor/verdict.h"
@@ -51,12 +52,6 @@ struct Part {
   double own = 0;
   double wait = 0;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // The lower median: of two ranks the faster one, since that is what the slower could be like.
 double reference(std::vector<double> values) {
@@ -238,7 +233,7 @@ std::optional<Finding> check(const RunView& run) {
              run.label(late.pid), human_share(stable), skew.steps));
     f.evidence.push_back(cite("hook: collectives",
                               "it waits in collectives {} of the step, the others {}",
-                              human_share(skew.waits[latest]), human_share(median(others))));
+                              human_share(skew.waits[latest]), human_share(median_of(others))));
     const std::string cause = causes(run, late);
     if (!cause.empty()) f.evidence.push_back(cite("/proc/PID/schedstat", "{}", cause));
     f.fix =
@@ -256,14 +251,13 @@ std::optional<Finding> check(const RunView& run) {
              "no rank is the last in more than {} of the {:.0f} steps in which one was late",
              human_share(stable), skew.steps));
     f.evidence.push_back(cite("hook: collectives", "ranks wait in collectives {} of the step",
-                              human_share(median(skew.waits))));
+                              human_share(median_of(skew.waits))));
     f.fix =
         "give every rank the same amount of work in each step: batches by number of tokens, "
         "samples sorted into buckets by length, packing";
     f.verify =
         "grep -n 'in .*loader' train.py   # log the batch's size there, beside the step time: the "
-        "late "
-        "rank has most";
+        "late rank has most";
     f.undo = "use the old sampler";
   }
   return f;

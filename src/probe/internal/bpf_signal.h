@@ -31,8 +31,8 @@ class BpfSignal {
 
   // Tells the programs which processes are the job's, where it has no v2 group of its own.
   void follow(std::span<const JobProcess> processes);
-  bool by_group()
-      const;  // the job is told by its group: processes are not missed however short they live
+  // The job is told by its group: processes are not missed however short they live.
+  bool by_group() const;
 
   // The only slot of the map NAME_sums, a struct of uint64 members.
   template <typename Sums>
