@@ -8,6 +8,7 @@ checked while they are timed: the loss of every run must be the same to the last
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
@@ -90,6 +91,7 @@ def main():
         "watched_step_ms": [w["step_ms"] for w in watched],
         "step_change": statistics.median(w["step_ms"] for w in watched) / statistics.median(b["step_ms"] for b in bare) - 1,
         "step_change_pairs": changes,
+        "step_change_error": statistics.stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else math.inf,
         "own_cpu_share_of_core": [o["cpu_share_of_core"] for o in own],
         "own_max_rss_bytes": max(o["max_rss_bytes"] for o in own),
         "events": [o["events"] for o in own],
@@ -101,7 +103,8 @@ def main():
     print(f"job               2 ranks × {args.workers} workers, {args.steps} steps, n = {args.repeats}, interleaved; losses bitwise equal")
     print(f"step, bare        {spread(summary['bare_step_ms'])} ms")
     print(f"step, watched     {spread(summary['watched_step_ms'])} ms")
-    print(f"change            {summary['step_change']:+.2%} of the medians (pairs {min(changes):+.2%} … {max(changes):+.2%})")
+    print(f"change            {summary['step_change']:+.2%} of the medians; mean of the pairs {statistics.fmean(changes):+.2%} ± "
+          f"{summary['step_change_error']:.2%} (standard error), pairs {min(changes):+.2%} … {max(changes):+.2%}")
     print(f"own CPU           {statistics.median(summary['own_cpu_share_of_core']):.2%} of one core")
     print(f"own memory        {summary['own_max_rss_bytes'] / 2**20:.1f} MiB at most")
     for name, cost in summary["event_ns"].items():
