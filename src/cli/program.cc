@@ -152,7 +152,9 @@ Declared declare(const Command& command) {
 std::optional<std::string> complaint(const CLI::App& app, bool with_job) {
   const auto extras = app.remaining();
   for (const auto& extra : extras) {
-    if (extra.size() < 2 || extra[0] != '-' || extra == "--") continue;
+    const bool is_option = extra.size() >= 2 && extra[0] == '-' && extra != "--";
+    if (with_job && !is_option) break;  // what follows is the job's
+    if (!is_option) continue;
     const auto name = extra.substr(0, extra.find('='));
     return fmt::format("unknown option {}{}", to_utf8(name), did_you_mean(name, option_names(app)));
   }
@@ -233,8 +235,12 @@ int dispatch(std::span<const char* const> arguments) {
   }
   const auto* command = find_command(name);
   if (!command) {
-    return usage_error(
-        fmt::format("unknown command {}{}", to_utf8(name), did_you_mean(name, command_names())));
+    auto hint = did_you_mean(name, command_names());
+    if (hint.empty() && first != "help") {
+      const std::vector<std::string> job(arguments.begin() + 1, arguments.end());
+      hint = fmt::format("; a job is run by: bedplate run -- {}", to_utf8(shell_join(job)));
+    }
+    return usage_error(fmt::format("unknown command {}{}", to_utf8(name), hint));
   }
   return run_command(*command, arguments.subspan(2));
 }

@@ -34,7 +34,8 @@ std::function<int()> declare(CLI::App& app) {
   auto options = std::make_shared<DoctorOptions>();
   app.add_flag("--json", options->json,
                "as JSON, with the names of a run's report; either way exit code 1 says: not fit");
-  app.add_option("--from", options->from, "a recorded machine: a folder with proc/ and sys/");
+  app.add_option("--from", options->from, "a recorded machine: a folder with proc/ and sys/")
+      ->type_name("DIR");
   app.add_option("--threshold", options->thresholds,
                  "another bound, as KEY=NUMBER (may be repeated)");
   app.footer(

@@ -44,9 +44,11 @@ int show(const HostOptions& options) {
 std::function<int()> declare(CLI::App& app) {
   auto options = std::make_shared<HostOptions>();
   app.add_flag("--json", options->json, "all of it as JSON");
-  app.add_option("--svg", options->svg, "write the drawing to this file instead of the terminal");
+  app.add_option("--svg", options->svg, "write the drawing to this file instead of the terminal")
+      ->type_name("FILE");
   app.add_flag("--ascii", options->ascii, "draw with - | + only");
-  app.add_option("--from", options->from, "a recorded machine: a folder with proc/ and sys/");
+  app.add_option("--from", options->from, "a recorded machine: a folder with proc/ and sys/")
+      ->type_name("DIR");
   return [options] { return show(*options); };
 }
 

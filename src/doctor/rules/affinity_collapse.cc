@@ -165,7 +165,7 @@ extern const Rule kAffinityCollapse = {
         "(schedstat), idle time of each processor "
         "(/proc/stat)",
     .symptoms = kSymptoms,
-    .verify = "taskset -pc PID; mpstat -P ALL 1   # PID: the rank, then each worker",
+    .verify = "taskset -pc PID; mpstat -P ALL 1 5   # PID: the rank, then each worker",
     .fix =
         "Start without the mask, unset KMP_AFFINITY and GOMP_CPU_AFFINITY, mind the order of "
         "imports, os.sched_setaffinity in a worker_init_fn.",

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "doctor/cite.h"
+#include "doctor/compare_stats.h"
 #include "doctor/rule.h"
 #include "doctor/run_view.h"
 #include "probe/trace_format.h"
@@ -90,12 +91,6 @@ Spikes spikes(const RunView& run) {
   return out;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // `lost`: the checkpoint phase of each step.
 LostTime lost_to_it(const RunView& run, LostTime lost) {
   for (std::size_t rank = 0; rank < run.ranks().size(); ++rank) {
@@ -109,7 +104,7 @@ LostTime lost_to_it(const RunView& run, LostTime lost) {
         usual.push_back(other(steps[i]) / static_cast<double>(steps[i].weight));
     }
     if (usual.empty()) continue;
-    const double without = median(std::move(usual));
+    const double without = median_of(std::move(usual));
     for (std::size_t i = 0; i < steps.size(); ++i) {
       if (lost.ns[rank][i] <= 0) continue;
       lost.ns[rank][i] +=

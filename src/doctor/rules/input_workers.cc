@@ -114,11 +114,13 @@ std::string title(const Input& in) {
   return {};
 }
 
+constexpr double kFreeForAWorker = 0.5;  // processors
+
 std::string fix(const Input& in) {
   const double work = in.fetch.batches > 0 ? in.fetch.user_ns / in.fetch.wall_ns : 0;
   switch (in.kind) {
     case Kind::kAbsent:
-      if (in.free_cpus >= 0.5) {
+      if (in.free_cpus >= kFreeForAWorker) {
         return fmt::format(
             "give the DataLoader num_workers={:.0f} and persistent_workers=True ({:.1f} processors "
             "are free)",
@@ -156,8 +158,10 @@ std::string fix(const Input& in) {
 }
 
 std::string undo(const Input& in) {
-  return in.kind == Kind::kAbsent ? "num_workers=0"
-                                  : "set num_workers, prefetch_factor and persistent_workers back";
+  if (in.kind == Kind::kPegged) return "make the batches as before";
+  if (in.kind != Kind::kAbsent)
+    return "set num_workers, prefetch_factor and persistent_workers back";
+  return in.free_cpus >= kFreeForAWorker ? "num_workers=0" : "make the batches as before";
 }
 
 void add_evidence(const RunView& run, const Input& in, Finding& f) {
@@ -175,10 +179,13 @@ void add_evidence(const RunView& run, const Input& in, Finding& f) {
   }
   if (in.fetch.batches > 0) {
     f.evidence.push_back(cite(
-        "hook: fetch", "a batch takes {} to make: {} in user code, {} in the kernel, {} blocked",
+        "hook: fetch",
+        "a batch takes {} to make: {} in user code, {} in the kernel, {} waiting for a processor, "
+        "{} blocked",
         human_duration(static_cast<Nanos>(in.fetch.wall_ns / in.fetch.batches)),
         human_share(in.fetch.share(in.fetch.user_ns)),
         human_share(in.fetch.share(in.fetch.system_ns)),
+        human_share(in.fetch.share(in.fetch.delay_ns)),
         human_share(in.fetch.share(in.fetch.blocked_ns()))));
   }
   if (in.workers > 0 && in.making) {
@@ -188,9 +195,10 @@ void add_evidence(const RunView& run, const Input& in, Finding& f) {
                               human_share(in.cpu.value_or(0))));
   }
   if (const auto idle = host_idle(run, run.window())) {
-    f.evidence.push_back(cite(
-        "/proc/stat", "{} of the machine's processors idle; the job could use {:.1f} more of them",
-        human_share(*idle), in.free_cpus));
+    f.evidence.push_back(
+        cite("/proc/stat", "{} of the machine's processors idle; the job could use {} of them",
+             human_share(*idle),
+             in.free_cpus >= 0.05 ? fmt::format("{:.1f} more", in.free_cpus) : "no more"));
   }
 }
 
@@ -217,9 +225,10 @@ std::optional<Finding> check(const RunView& run) {
   for (const int pid : run.job_pids()) {
     if (watched.size() < 16) watched.push_back(pid);  // top takes 20
   }
-  f.verify = fmt::format(
-      "top -b -n 1 -H -p {}   # workers near 100 %: pegged; near 0 %: they wait themselves",
-      fmt::join(watched, ","));
+  f.verify = fmt::format("top -b -n 1 -H -p {}   # while it runs; {}", fmt::join(watched, ","),
+                         in.kind == Kind::kAbsent
+                             ? "the thread near 100 % makes the batches too"
+                             : "workers near 100 %: pegged; near 0 %: they wait themselves");
   f.fix = fix(in);
   f.undo = undo(in);
   return f;

@@ -123,7 +123,7 @@ std::optional<Finding> check(const RunView& run) {
     f.evidence.push_back(cite("/proc/diskstats",
                               "{} was busy {} of that time: it is not the device", limit.device,
                               human_share(*busy)));
-  f.verify = fmt::format("cat {}; iostat -x 1   # %util low while reads wait", source);
+  f.verify = fmt::format("cat {}; iostat -x 1 5   # %util low while reads wait", source);
   f.fix =
       "lift the limit, or stage the data to a device without one; fewer bytes: compressed shards, "
       "no second copy";
@@ -174,7 +174,7 @@ extern const Rule kIoThrottle = {
         "blkio.throttle.*_device (v1), io.max (v2) of the job's groups; io.pressure; busy time of "
         "the device (/proc/diskstats)",
     .symptoms = kSymptoms,
-    .verify = "cat blkio.throttle.*_device; iostat -x 1   # v2: cat io.max, up the tree",
+    .verify = "cat blkio.throttle.*_device; iostat -x 1 5   # v2: cat io.max, up the tree",
     .fix = "Lift the limit, or stage the data elsewhere.",
     .check = check,
     .rule_out = rule_out,

@@ -70,6 +70,12 @@ std::optional<Finding> check(const RunView& run) {
   if (hypervisor)
     f.evidence.push_back(
         cite("/proc/stat: steal", "{} of all processors' time was stolen", human_share(*steal)));
+  if (neighbour) {
+    f.evidence.push_back(cite("/proc/PID/task/*/schedstat, hook: steps",
+                              "threads that the steps depend on were ready but did not run {} of "
+                              "the step",
+                              human_share(run.share(waiting_for_cpu(run)))));
+  }
   if (const auto ratio = delay_ratio(run)) {
     f.evidence.push_back(
         cite("/proc/PID/task/*/schedstat",
@@ -77,7 +83,8 @@ std::optional<Finding> check(const RunView& run) {
   }
   if (const auto idle = host_idle(run, run.window()))
     f.evidence.push_back(cite("/proc/stat", "{} idle", human_share(*idle)));
-  f.verify = "pidstat 1; mpstat -P ALL 1   # who else is on top, and %steal";
+  f.verify =
+      "pidstat 1 5; mpstat -P ALL 1 5   # of sysstat, while the job runs: who is on top, %steal";
   f.fix = neighbour ? "move the others away or the job to another machine; or keep processors for "
                       "the job: a cpuset, or a larger cpu.weight / cpu.shares"
                     : "move to a machine with processors of its own, or to another host";
@@ -132,7 +139,7 @@ extern const Rule kNoisyNeighbour = {
         "/proc/stat, time waited for a processor "
         "(/proc/PID/task/*/schedstat)",
     .symptoms = kSymptoms,
-    .verify = "pidstat 1; mpstat -P ALL 1",
+    .verify = "pidstat 1 5; mpstat -P ALL 1 5",
     .fix =
         "Move the neighbour or the job, isolate processors with a cpuset, or give the job a larger "
         "share.",

@@ -192,14 +192,29 @@ bool taking_turns(const RunView& run, double share) {
   return run.share(waiting_for_cpu(run)) >= share / 2;
 }
 
-std::string causes(const RunView& run, const RankView& late) {
+// Processors that a rank ran on and that it waited for.
+struct RankUse {
+  double ran = 0;
+  double delay = 0;
+};
+
+RankUse use_of(const RunView& run, const RankView& rank) {
+  const auto share = [&](const char* metric) {
+    return run.series().share(proc(rank.pid), metric, run.window()).value_or(0);
+  };
+  return {share("cpu.run_ns"), share("cpu.run_delay_ns")};
+}
+
+// Processors below which a rank mostly neither runs nor waits for its turn.
+constexpr double kMostlyRuns = 0.6;
+
+std::string causes(const RankUse& use) {
   std::string out;
-  const double ran = run.series().share(proc(late.pid), "cpu.run_ns", run.window()).value_or(0);
-  const double delay =
-      run.series().share(proc(late.pid), "cpu.run_delay_ns", run.window()).value_or(0);
+  const auto [ran, delay] = use;
   if (ran + delay > 0) {
     out = fmt::format("it used {:.1f} processors and waited for them {} of the time", ran,
                       human_share(std::min(1.0, delay)));
+    if (ran + delay < kMostlyRuns) out += ": else it slept or was blocked";
   }
   return out;
 }
@@ -234,14 +249,22 @@ std::optional<Finding> check(const RunView& run) {
     f.evidence.push_back(cite("hook: collectives",
                               "it waits in collectives {} of the step, the others {}",
                               human_share(skew.waits[latest]), human_share(median_of(others))));
-    const std::string cause = causes(run, late);
+    const RankUse use = use_of(run, late);
+    const std::string cause = causes(use);
     if (!cause.empty()) f.evidence.push_back(cite("/proc/PID/schedstat", "{}", cause));
     f.fix =
-        "look at what that rank does besides: its own CPUs (affinity, neighbours), its GPU's "
-        "clocks, work that only it has (logging, evaluation, saving); "
-        "move it to another machine and see if the delay moves along";
-    f.verify = fmt::format("top -b -n 1 -H -p {}   # beside another rank: what does it do more?",
-                           late.pid);
+        use.ran + use.delay > 0 && use.ran + use.delay < kMostlyRuns
+            ? fmt::format(
+                  "find what that rank waits for, as it mostly does not run (a sleep, a "
+                  "lock, a file, a socket): py-spy dump --pid {} while it runs; then what "
+                  "it does besides (logging, evaluation, saving)",
+                  late.pid)
+            : "look at what that rank does besides: its own CPUs (affinity, neighbours), its GPU's "
+              "clocks, work that only it has (logging, evaluation, saving); "
+              "move it to another machine and see if the delay moves along";
+    f.verify = fmt::format(
+        "top -b -n 1 -H -p {}   # while it runs, beside another rank: what does it do more?",
+        late.pid);
     f.undo = "put the rank back";
   } else {
     f.status = Status::kSupported;

@@ -178,7 +178,9 @@ std::optional<std::string> rule_out(const RunView& run) {
   const auto pools = look(run);
   if (pools && !too_many(*pools)) {
     if (pools->widest <= 1)
-      return fmt::format("each of {} ranks keeps one thread busy", pools->ranks);
+      return pools->ranks == 1
+                 ? "the rank keeps one thread busy"
+                 : fmt::format("each of {} ranks keeps one thread busy", pools->ranks);
     return fmt::format("{} busy threads on {} processors", pools->in_ranks,
                        human_count(pools->cpus));
   }
