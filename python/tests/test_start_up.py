@@ -4,6 +4,7 @@ Runs on every supported Python that this machine has; those it lacks are skipped
 """
 
 import os
+import signal
 import subprocess
 
 import interpreters
@@ -141,6 +142,15 @@ def test_an_uncaught_exception_prints_the_same_and_is_recorded(run, trace, pytho
     assert error["type"] == "ValueError"
     assert error["message"].startswith("grü\\ud800ndlich")
     assert "in f" in error["traceback"]
+
+
+@pytest.mark.parametrize("script", ["raise KeyboardInterrupt", "import os, time\nos.kill(os.getpid(), 2)\ntime.sleep(9)"])
+def test_an_interrupt_ends_the_process_by_sigint(run, trace, python, script):
+    hooked = run(script, python=python, code=-signal.SIGINT)
+    plain = run(script, python=python, code=-signal.SIGINT, hooked=False)
+    assert hooked.stderr == plain.stderr
+    (error,) = trace.processes()[0].jsons("exception")
+    assert error["type"] == "KeyboardInterrupt"
 
 
 def test_a_thread_that_dies_is_recorded_once_the_process_has_a_slot(run, trace, python):

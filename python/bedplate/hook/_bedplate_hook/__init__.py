@@ -126,7 +126,22 @@ def _excepthook(kind, value, traceback):
         crash.uncaught(kind, value, traceback)
     except Exception as problem:
         off("exception", problem)
+    if issubclass(kind, KeyboardInterrupt):
+        _mark_interrupted()
     _previous_excepthook(kind, value, traceback)
+
+
+def _mark_interrupted():
+    """Lets the interpreter end by SIGINT, as a shell loop around it wants to see.
+
+    It does so when the last string of code that it ran ended by KeyboardInterrupt
+    (run_eval_code_obj() in CPython's pythonrun.c); the modules that crash.py imports run such
+    strings since, inside namedtuple().
+    """
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        pass
 
 
 def off(name, reason):
