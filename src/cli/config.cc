@@ -72,10 +72,14 @@ std::string read_file(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw Error(Code::kNotFound, "there is no configuration file {}", to_utf8(path.string()));
+  if (!fs::is_regular_file(path, error) && path != "/dev/null") {
+    throw Error(Code::kInvalid, "the configuration file {} is not a regular file",
+                to_utf8(path.string()));
+  }
   std::ifstream in(path, std::ios::binary);
   std::stringstream text;
   text << in.rdbuf();
-  if (!in || fs::is_directory(path, error))
+  if (!in)
     throw Error(Code::kPermission, "cannot read the configuration file {}", to_utf8(path.string()));
   return text.str();
 }

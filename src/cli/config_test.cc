@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -75,7 +76,10 @@ TEST(Config, TheOptionGoesBeforeTheEnvironmentAndThatBeforeTheUsualFile) {
   ::setenv("BEDPLATE_CONFIG", "/nowhere/bedplate.toml", 1);
   EXPECT_THROW(load_config(), Error);
   ::unsetenv("BEDPLATE_CONFIG");
-  EXPECT_THROW(load_config(folder.path().string()), Error);  // a folder
+  EXPECT_THROW(load_config(folder.path().string()), Error);
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(load_config(pipe.string()), Error);
 }
 
 TEST(Config, ExplainsEveryKeyAndShowsAFileThatGivesTheSame) {

@@ -110,6 +110,9 @@ void give_verdict(const RunView& run, Report& report) {
   report.verdict_text =
       fmt::format("no cause of lost time was found ({} of the {} time waits for something)",
                   human_share(lost), time);
+  if (!run.has_steps())
+    report.verdict_text +=
+        "; what happens inside a training step was not seen: no step events came";
 }
 
 }  // namespace bedplate::doctor

@@ -25,8 +25,7 @@ extern const Command kCompletion = {
     .name = "completion",
     .summary = "completion of commands and options for bash, zsh or fish",
     .examples =
-        "bedplate completion bash | install -Dm644 /dev/stdin "
-        "~/.local/share/bash-completion/completions/bedplate\n"
+        "bedplate completion bash >> ~/.bash_completion\n"
         "bedplate completion zsh | install -Dm644 /dev/stdin ~/.zfunc/_bedplate  # with ~/.zfunc "
         "in fpath\n"
         "bedplate completion fish | install -Dm644 /dev/stdin "

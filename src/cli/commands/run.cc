@@ -131,7 +131,11 @@ std::function<int(std::vector<std::string>)> declare(CLI::App& app) {
   app.add_flag("-q,--quiet", options->quiet, "no live line while the job runs");
   app.add_option("--hz", options->hz, "samples a second, 0.1 to 20 (default: 2)")
       ->type_name("N")
-      ->check(CLI::Range(0.1, 20.0));
+      ->check([](const std::string& text) {
+        const auto hz = to_double(text);
+        return hz && *hz >= 0.1 && *hz <= 20.0 ? std::string()
+                                               : text + " is not a number from 0.1 to 20";
+      });
   return [options](std::vector<std::string> job) { return run(*options, std::move(job)); };
 }
 
