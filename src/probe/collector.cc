@@ -43,6 +43,35 @@ class FileSizeSignalHeld {
   sigset_t before_;
 };
 
+// A std::timed_mutex, but for its pthread_mutex_clocklock(3), which ThreadSanitizer does not know:
+// it would call all that the mutex guards a race.
+class PatientMutex {
+ public:
+  void lock() {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [this] { return !held_; });
+    held_ = true;
+  }
+
+  bool try_lock_for(std::chrono::nanoseconds patience) {
+    std::unique_lock lock(mutex_);
+    if (!freed_.wait_for(lock, patience, [this] { return !held_; })) return false;
+    held_ = true;
+    return true;
+  }
+
+  void unlock() {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    freed_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  bool held_ = false;
+};
+
 }  // namespace
 
 // Shared by the caller and the recorder's thread. One mutex guards all of it and is held for a
@@ -137,7 +166,7 @@ class Collector::Impl {
   }
 
   const CollectorOptions options_;
-  std::timed_mutex mutex_;  // the recorder
+  PatientMutex mutex_;  // the recorder
   Recorder recorder_;
   bool recording_ = true;
   CollectorStatus status_;
