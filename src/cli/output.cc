@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace bedplate::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // errno of the first failure, 0 when all was written.
 int write_all(int fd, std::string_view text) {
@@ -22,7 +27,36 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
+bool is_recording(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  std::string head(kMagic.size(), ' ');
+  std::ifstream(file, std::ios::binary)
+      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head == kMagic;
+}
+
 }  // namespace
+
+void check_report_files(std::span<const std::string> files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const fs::path file(files[i]);
+    if (file.empty() || file == "-") continue;
+    if (is_recording(file)) {
+      throw Error(Code::kInvalid, "{} is the recording of a run; give the report another file",
+                  to_utf8(file.native()));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      std::error_code error;
+      const bool a_file = !fs::exists(file, error) || fs::is_regular_file(file, error);
+      if (a_file && fs::weakly_canonical(file, error) == fs::weakly_canonical(files[j], error)) {
+        throw Error(Code::kInvalid, "two reports cannot be written to one file: {}",
+                    to_utf8(file.native()));
+      }
+    }
+  }
+}
 
 void print(std::string_view text) {
   if (const int error = write_all(STDOUT_FILENO, text)) {

@@ -1,9 +1,15 @@
 // What a command prints.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace bedplate::cli {
+
+// Throws Error{kInvalid} when a report would be written over a recording, or two of `files` are the
+// same file; empty names and standard output ("-") may repeat.
+void check_report_files(std::span<const std::string> files);
 
 // Data, to stdout, flushed. Throws Error{kIo | kNoSpace} when it cannot be written.
 void print(std::string_view text);

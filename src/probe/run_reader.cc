@@ -23,10 +23,7 @@ constexpr std::size_t kMostBlockBytes = 8 << 20;
 std::string text(std::string_view bytes) { return to_utf8(bytes); }
 
 [[noreturn]] void corrupt(const fs::path& file, std::string_view what) {
-  throw Error(Code::kCorrupt,
-              "{}: damaged: {}; what can be saved of it: `sqlite3 {} .recover`, otherwise record "
-              "the run again",
-              file.string(), what, shell_quote(file.string()));
+  throw Error(Code::kCorrupt, "{}", damaged_text(file.string(), what));
 }
 
 // Reads the tables of an open database into `run_`.

@@ -8,7 +8,20 @@ import time
 
 import pytest
 from conftest import needs_root
-from support import BEDPLATE, eventually, finish, meta, only_run, read_until, run, run_folders, start
+from support import BEDPLATE, bedplate, eventually, finish, meta, only_run, read_until, run, run_folders, start
+
+
+def test_a_report_named_as_the_runs_own_file_leaves_the_run_alone(tmp_path):
+    result = bedplate("run", "--out", "d", "--json", "d/run.db", "--", "sh", "-c", "exit 3", cwd=tmp_path)
+    assert result.returncode == 3
+    assert b"d/run.db is the recording of a run" in result.stderr
+    assert bedplate("report", "d", cwd=tmp_path).returncode == 0
+
+
+def test_a_folder_removed_meanwhile_is_not_said_to_be_kept(tmp_path):
+    result = bedplate("run", "--out", "d", "--", "sh", "-c", "rm -rf d; sleep 1; exit 4", cwd=tmp_path)
+    assert result.returncode == 4
+    assert b"d was removed while the job ran" in result.stderr and b"run kept in" not in result.stderr
 
 
 def test_default_folder_is_said_and_complete(tmp_path):

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -47,6 +48,7 @@ std::string file_name(const std::string& path) { return path == "-" ? "/dev/stdo
 
 int report(ReportOptions options) {
   sort_out(options);
+  check_report_files(std::array{options.json, options.html, options.trace});
   const Config config = load_config(options.config);
   const probe::RunData run = probe::read_run(options.run);
   const doctor::Report report = doctor::judge(run, config.thresholds);

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -40,6 +42,7 @@ void write_report(const std::string& path, std::string_view bytes) {
   if (is_stdout(path)) {
     print(bytes);
   } else {
+    check_report_files(std::array{path});  // the run's own, by now
     os::write_output(path, bytes);
   }
 }
@@ -74,6 +77,7 @@ void report(const RunOptions& options, const Config& config, const std::filesyst
 int run(const RunOptions& options, std::vector<std::string> job) {
   const Config config =
       load_config(options.config);  // before the job starts: a mistake costs no run
+  check_report_files(std::array{options.json, options.html});
   os::Supervisor supervisor;
   probe::RecordOptions recording_options;
   recording_options.arguments = std::move(job);
@@ -111,7 +115,10 @@ int run(const RunOptions& options, std::vector<std::string> job) {
     report(options, config, recording.folder());
     const auto all = recording.remarks();
     for (std::size_t i = early.size(); i < all.size(); ++i) say(all[i]);
-    say(fmt::format("run kept in {}", folder));
+    std::error_code error;
+    const bool kept = std::filesystem::exists(recording.folder(), error);
+    say(kept ? fmt::format("run kept in {}", folder)
+             : fmt::format("the run folder {} was removed while the job ran", folder));
   }
   os::end_as(ended, interrupted);
 }

@@ -30,8 +30,9 @@ TEST(InputWorkers, AbsentWorkersOnAFullMachineWouldNotHelpMuch) {
   run.fetching(100, 10, 40, 0.9, 0.05)
       .counter("cgroup/job", "cpu.usage_ns", 4e9)
       .counter("host", "cpu.idle_ns", 0);
-  EXPECT_THAT(judge(run.build()).findings.at(0).fix,
-              testing::HasSubstr("no processor is free for workers"));
+  const Finding f = judge(run.build()).findings.at(0);
+  EXPECT_THAT(f.fix, testing::HasSubstr("no processor is free for workers"));
+  EXPECT_EQ(f.undo, "make the batches as before");
 }
 
 TEST(InputWorkers, BusyWorkersBesideIdleProcessorsAreTooFew) {

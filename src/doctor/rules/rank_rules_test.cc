@@ -29,6 +29,16 @@ TEST(Straggler, NamesTheRankThatTheOthersWaitFor) {
               testing::HasSubstr("it waits in collectives 2 % of the step, the others 40 %"));
 }
 
+TEST(Straggler, SaysThatTheLateRankMostlyDoesNotRun) {
+  for (const bool sleeps : {true, false}) {
+    auto run = skewed(2, [](std::int64_t) { return 1; });
+    run.cpu(100, 0.6, 0.01).cpu(101, sleeps ? 0.2 : 0.9, 0.01);
+    const Finding f = judge(run.build()).findings.at(0);
+    EXPECT_EQ(evidence(f).find("slept or was blocked") != std::string::npos, sleeps);
+    EXPECT_EQ(f.fix.find("py-spy dump --pid 101") != std::string::npos, sleeps);
+  }
+}
+
 TEST(Straggler, AnotherLateRankInEachStepIsUnevenWork) {
   const Finding f =
       judge(skewed(4, [](std::int64_t step) { return static_cast<int>(step % 4); }).build())

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace bedplate::probe {
 namespace {
@@ -93,6 +94,13 @@ std::string uri_of(const std::string& path, Database::Access access) {
 
 }  // namespace
 
+std::string damaged_text(std::string_view path, std::string_view what) {
+  return fmt::format(
+      "{}: damaged: {}; what can be saved of it: `sqlite3 {} .recover`, otherwise record the run "
+      "again",
+      path, what, shell_quote(path));
+}
+
 Database::Database(const std::string& path, Access access) : path_(path) {
   // "file://host/…" would be read as an authority, so relative and doubled slashes are made plain
   // first.
@@ -151,6 +159,7 @@ void Database::fail(int result, std::string_view doing) const {
     throw Error(code, "{}: {} ({})", path_, sqlite3_errmsg(handle_),
                 errno_error(error_number, "the system says").what());
   }
+  if (code == Code::kCorrupt) throw Error(code, "{}", damaged_text(path_, sqlite3_errmsg(handle_)));
   throw Error(code, "{}: {} (while: {})", path_, sqlite3_errmsg(handle_), doing.substr(0, 80));
 }
 

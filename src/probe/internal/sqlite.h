@@ -15,6 +15,9 @@ struct sqlite3_stmt;
 
 namespace bedplate::probe {
 
+// What to say of a database that cannot be read, and what to do.
+std::string damaged_text(std::string_view path, std::string_view what);
+
 class Database {
  public:
   enum class Access { kCreate, kRead, kReadImmutable };
