@@ -228,6 +228,16 @@ std::vector<std::string> remarks_of(const std::vector<MeasuredRun>& a,
   return remarks;
 }
 
+// The relative change of steps a second, where it says the contrary of the median step.
+std::optional<double> opposite_rate(const Comparison& result, bool faster) {
+  constexpr double kNotNoise = 0.1;  // what is assumed of a rate of which there is one value
+  const MetricChange* rate = result.find("steps_per_s");
+  if (rate == nullptr) return std::nullopt;
+  const auto change = rate->relative();
+  if (!change || std::fabs(*change) < kNotNoise || (*change > 0) == faster) return std::nullopt;
+  return change;
+}
+
 void give_verdict(Comparison& result) {
   const MetricChange* step = result.find("step_ms");
   if (step == nullptr || !step->a || !step->b) {
@@ -254,6 +264,13 @@ void give_verdict(Comparison& result) {
                                       step->relative().value_or(0) * 100,
                                       faster ? *step->a / *step->b : *step->b / *step->a,
                                       faster ? "fast" : "slow", noise);
+    if (const auto rate = opposite_rate(result, faster)) {
+      result.verdict = "unclear";
+      result.verdict_text = fmt::format(
+          "{}, yet {:+.1f} % steps a second: a few long steps hold what the median does not show; "
+          "look at their cause, and compare several longer runs a side",
+          both, *rate * 100);
+    }
   } else {
     result.verdict = "no change";
     result.verdict_text = fmt::format("{}: no change beyond noise (±{:.1f} %)", both, noise);

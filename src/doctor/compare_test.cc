@@ -82,6 +82,14 @@ TEST(Compare, LongSingleStepsShowInTheRateNotInTheMedian) {
   EXPECT_THAT(result.verdict_text, HasSubstr("more or longer single long steps"));
 }
 
+TEST(Compare, AFasterMedianWithFarFewerStepsASecondIsNotFaster) {
+  const auto result = compare(
+      {measured({})}, {measured({.step_ms = 25, .seed = 2, .stall_every = 40, .stall_ms = 9000})});
+  EXPECT_EQ(result.find("step_ms")->state, ChangeState::kChanged);
+  EXPECT_EQ(result.verdict, "unclear");
+  EXPECT_THAT(result.verdict_text, HasSubstr("% steps a second"));
+}
+
 TEST(Compare, ADriftInsideARunIsNoChange) {
   probe::RunData drifting = noisy_run({});
   for (std::size_t i = 0; i < drifting.steps.size(); ++i)
