@@ -27,6 +27,12 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
+// Also of what does not exist yet.
+fs::path resolved(const fs::path& file) {
+  std::error_code error;
+  return fs::weakly_canonical(fs::absolute(file, error), error);
+}
+
 bool is_recording(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
@@ -50,7 +56,7 @@ void check_report_files(std::span<const std::string> files) {
     for (std::size_t j = 0; j < i; ++j) {
       std::error_code error;
       const bool a_file = !fs::exists(file, error) || fs::is_regular_file(file, error);
-      if (a_file && fs::weakly_canonical(file, error) == fs::weakly_canonical(files[j], error)) {
+      if (a_file && resolved(file) == resolved(files[j])) {
         throw Error(Code::kInvalid, "two reports cannot be written to one file: {}",
                     to_utf8(file.native()));
       }
