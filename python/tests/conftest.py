@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from ring_reader import Trace  # noqa: E402
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config):
+    # A shell that starts us in the background ignores it, and every program we start would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
