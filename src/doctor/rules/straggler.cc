@@ -231,7 +231,9 @@ std::optional<Finding> check(const RunView& run) {
   const double stable = skew.late_steps[latest] / skew.steps;
   const RankView& late = run.ranks()[latest];
   const bool one_rank = stable >= run.threshold("straggler.same_rank_share");
-  if (!one_rank && taking_turns(run, f.gain_ceiling)) return std::nullopt;
+  if (!one_rank && (f.gain_ceiling < run.threshold("straggler.uneven_share") ||
+                    taking_turns(run, f.gain_ceiling)))
+    return std::nullopt;
   f.when = run.when(skew.lost);
   std::vector<double> others;
   for (std::size_t i = 0; i < skew.waits.size(); ++i) {
@@ -298,6 +300,9 @@ constexpr std::string_view kNeeds[] = {"hook"};
 constexpr std::string_view kLookAlikes[] = {"input_workers", "checkpoint_stall", "python_gc"};
 constexpr Threshold kThresholds[] = {
     {"straggler.lost_share", 0.10, "share", "of step time: [own] tuned on healthy runs"},
+    {"straggler.uneven_share", 0.15, "share",
+     "of step time when another rank is late each time, as jitter makes it: [own] two ranks on two "
+     "processors lose up to 10 % by jitter"},
     {"straggler.same_rank_share", 0.75, "share",
      "of late steps by one rank that make it the straggler: [own] tuned on uneven data"},
 };
