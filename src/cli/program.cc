@@ -153,10 +153,12 @@ std::optional<std::string> complaint(const CLI::App& app, bool with_job) {
   const auto extras = app.remaining();
   for (const auto& extra : extras) {
     const bool is_option = extra.size() >= 2 && extra[0] == '-' && extra != "--";
-    if (with_job && !is_option) break;  // what follows is the job's
-    if (!is_option) continue;
-    const auto name = extra.substr(0, extra.find('='));
-    return fmt::format("unknown option {}{}", to_utf8(name), did_you_mean(name, option_names(app)));
+    if (is_option) {
+      const auto name = extra.substr(0, extra.find('='));
+      return fmt::format("unknown option {}{}", to_utf8(name),
+                         did_you_mean(name, option_names(app)));
+    }
+    if (with_job) break;  // what follows is the job's
   }
   for (const auto& extra : extras) {
     if (extra == "--") continue;

@@ -230,7 +230,7 @@ std::vector<std::string> remarks_of(const std::vector<MeasuredRun>& a,
 
 // The relative change of steps a second, where it says the contrary of the median step.
 std::optional<double> opposite_rate(const Comparison& result, bool faster) {
-  constexpr double kNotNoise = 0.1;  // what is assumed of a rate of which there is one value
+  constexpr double kNotNoise = 0.1;  // smaller ones are left to the test of the rate itself
   const MetricChange* rate = result.find("steps_per_s");
   if (rate == nullptr) return std::nullopt;
   const auto change = rate->relative();
@@ -259,17 +259,18 @@ void give_verdict(Comparison& result) {
     result.verdict_text = both + ": too few independent steps to tell it from noise";
   } else if (step->state == ChangeState::kChanged) {
     const bool faster = step->difference() < 0;
-    result.verdict = faster ? "faster" : "slower";
-    result.verdict_text = fmt::format("{}: {:+.1f} %, {:.2f} times as {}; noise is ±{:.1f} %", both,
-                                      step->relative().value_or(0) * 100,
-                                      faster ? *step->a / *step->b : *step->b / *step->a,
-                                      faster ? "fast" : "slow", noise);
     if (const auto rate = opposite_rate(result, faster)) {
       result.verdict = "unclear";
       result.verdict_text = fmt::format(
           "{}, yet {:+.1f} % steps a second: a few long steps hold what the median does not show; "
           "look at their cause, and compare several longer runs a side",
           both, *rate * 100);
+    } else {
+      result.verdict = faster ? "faster" : "slower";
+      result.verdict_text = fmt::format("{}: {:+.1f} %, {:.2f} times as {}; noise is ±{:.1f} %",
+                                        both, step->relative().value_or(0) * 100,
+                                        faster ? *step->a / *step->b : *step->b / *step->a,
+                                        faster ? "fast" : "slow", noise);
     }
   } else {
     result.verdict = "no change";

@@ -196,6 +196,10 @@ bool taking_turns(const RunView& run, double share) {
 struct RankUse {
   double ran = 0;
   double delay = 0;
+
+  bool known() const { return ran + delay > 0; }
+  // It neither runs nor waits for its turn.
+  bool mostly_away() const { return known() && ran + delay < 0.6; }
 };
 
 RankUse use_of(const RunView& run, const RankView& rank) {
@@ -203,20 +207,6 @@ RankUse use_of(const RunView& run, const RankView& rank) {
     return run.series().share(proc(rank.pid), metric, run.window()).value_or(0);
   };
   return {share("cpu.run_ns"), share("cpu.run_delay_ns")};
-}
-
-// Processors below which a rank mostly neither runs nor waits for its turn.
-constexpr double kMostlyRuns = 0.6;
-
-std::string causes(const RankUse& use) {
-  std::string out;
-  const auto [ran, delay] = use;
-  if (ran + delay > 0) {
-    out = fmt::format("it used {:.1f} processors and waited for them {} of the time", ran,
-                      human_share(std::min(1.0, delay)));
-    if (ran + delay < kMostlyRuns) out += ": else it slept or was blocked";
-  }
-  return out;
 }
 
 std::optional<Finding> check(const RunView& run) {
@@ -252,10 +242,14 @@ std::optional<Finding> check(const RunView& run) {
                               "it waits in collectives {} of the step, the others {}",
                               human_share(skew.waits[latest]), human_share(median_of(others))));
     const RankUse use = use_of(run, late);
-    const std::string cause = causes(use);
-    if (!cause.empty()) f.evidence.push_back(cite("/proc/PID/schedstat", "{}", cause));
+    if (use.known()) {
+      f.evidence.push_back(cite("/proc/PID/schedstat",
+                                "it used {:.1f} processors and waited for them {} of the time{}",
+                                use.ran, human_share(std::min(1.0, use.delay)),
+                                use.mostly_away() ? ": else it slept or was blocked" : ""));
+    }
     f.fix =
-        use.ran + use.delay > 0 && use.ran + use.delay < kMostlyRuns
+        use.mostly_away()
             ? fmt::format(
                   "find what that rank waits for, as it mostly does not run (a sleep, a "
                   "lock, a file, a socket): py-spy dump --pid {} while it runs; then what "
