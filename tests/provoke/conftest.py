@@ -1,7 +1,7 @@
 """Faults provoked for real and judged by ablation; see README.md.
 
-The short form (about eight minutes) is the default. BEDPLATE_PROVOKE=long repeats: every fault 5 times faulty and
-mended in turn, every healthy job 20 times.
+The short form (about eight minutes) is the default and judges what is found. BEDPLATE_PROVOKE=long repeats and judges gains as well:
+every fault 5 times faulty and mended in turn, every healthy job 20 times.
 """
 
 import pathlib

@@ -18,9 +18,7 @@ import time
 import warnings
 
 LONG = os.environ.get("BEDPLATE_PROVOKE") == "long"
-# What a measured gain may exceed a ceiling by, as a share of the step: medians of 5, or one run of each on a machine that is not
-# ours alone.
-NOISE = 0.05 if LONG else 0.12
+NOISE = 0.05  # what a measured gain (medians of 5) may exceed a ceiling by, as a share of the step
 _QUIET_CPUS = 0.15  # processors that others may use while a job is measured
 _TRIES = 4
 

@@ -1,4 +1,5 @@
-"""Each fault alone: named first, and its ceiling not below what mending it really brought."""
+"""Each fault alone: named first, the mended job healthy, and (medians of the long form only, for they are wall time) its ceiling
+not below what mending it really brought."""
 
 import statistics
 
@@ -34,6 +35,8 @@ def test_fault_is_named_first_and_its_ceiling_holds(fault, rounds):
     for outcome in mended:
         assert outcome.rules == [], outcome.text
         assert outcome.report["verdict"]["status"] == "healthy", outcome.text
+    if not harness.LONG:
+        return
     assert gain > 0.05, f"the fault cost nothing ({gain:.2f}): it was not provoked"
     assert ceiling >= gain - harness.NOISE, f"ceiling {ceiling:.2f}, gained {gain:.2f}\n{faulty[0].text}"
 
