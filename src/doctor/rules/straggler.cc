@@ -187,9 +187,10 @@ Skew look(const RunView& run) {
   return skew;
 }
 
-// Ranks that wait for a processor are late one after the other, however even their work is.
-bool taking_turns(const RunView& run, double share) {
-  return run.share(waiting_for_cpu(run)) >= share / 2;
+// Ranks that wait for a processor are late one after the other, however even their work is: what is
+// lost beyond that wait is lost by the work.
+double lost_by_work(const RunView& run, double lost_share) {
+  return lost_share - run.share(waiting_for_cpu(run));
 }
 
 // Processors that a rank ran on and that it waited for.
@@ -222,7 +223,7 @@ std::optional<Finding> check(const RunView& run) {
   const RankView& late = run.ranks()[latest];
   const bool one_rank = stable >= run.threshold("straggler.same_rank_share");
   if (!one_rank && (f.gain_ceiling < run.threshold("straggler.uneven_share") ||
-                    taking_turns(run, f.gain_ceiling)))
+                    lost_by_work(run, f.gain_ceiling) < run.threshold("straggler.lost_share")))
     return std::nullopt;
   f.when = run.when(skew.lost);
   std::vector<double> others;
