@@ -148,6 +148,16 @@ Declared declare(const Command& command) {
   return declared;
 }
 
+// An option that was given with nothing, as a script does whose variable is empty: --out "$FOLDER".
+std::optional<std::string> empty_option(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_positional() && option->get_expected_min() > 0 && option->count() > 0 &&
+        option->results().back().empty())
+      return fmt::format("{} has an empty value", option->get_name());
+  }
+  return std::nullopt;
+}
+
 // What the options did not take; nullopt when there is nothing wrong with that.
 std::optional<std::string> complaint(const CLI::App& app, bool with_job) {
   const auto extras = app.remaining();
@@ -189,6 +199,7 @@ int run_command(const Command& command, std::span<const char* const> rest) {
   }
   if (const auto wrong = complaint(*declared.app, with_job))
     return usage_error(*wrong, command.name);
+  if (const auto wrong = empty_option(*declared.app)) return usage_error(*wrong, command.name);
   if (with_job && job.empty()) {
     return usage_error(
         fmt::format("no command was given, as in: bedplate {} -- python train.py", command.name),

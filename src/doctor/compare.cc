@@ -49,6 +49,7 @@ void decide_on_ranges(const Measure& a, const Measure& b, double floor, MetricCh
   const bool far = a.range && b.range && difference > floor * kFarApart &&
                    (a.range->second < b.range->first || b.range->second < a.range->first);
   change.one_value = a.one_value;
+  change.enough = std::max(a.enough, b.enough);
   change.noise = far ? floor * kFarApart : floor;
   change.state = far                  ? ChangeState::kChanged
                  : difference > floor ? ChangeState::kUnclear
@@ -256,7 +257,9 @@ void give_verdict(Comparison& result) {
   const double noise = step->relative_noise().value_or(0) * 100;
   if (step->state == ChangeState::kUnclear) {
     result.verdict = "unclear";
-    result.verdict_text = both + ": too few independent steps to tell it from noise";
+    result.verdict_text =
+        fmt::format("{}: too few independent steps to tell it from noise; {} a run would be enough",
+                    both, step->enough);
   } else if (step->state == ChangeState::kChanged) {
     const bool faster = step->difference() < 0;
     if (const auto rate = opposite_rate(result, faster)) {

@@ -41,6 +41,7 @@ struct MetricChange {
   std::optional<double> p;  // of the test that was made
   ChangeState state = ChangeState::kSame;
   bool one_value = false;  // one value a run by nature, and one run a side: noise cannot be known
+  std::size_t enough = 0;  // single values that a run needs for a test, where it had too few
 
   double difference() const { return b.value_or(0) - a.value_or(0); }
   std::optional<double> relative() const;  // of a; nullopt when a is 0 or absent

@@ -96,7 +96,9 @@ std::vector<StepView> job_steps(const RunView& run) {
 }
 
 Measure measure_of(double value, std::vector<double> values, Statistic statistic) {
-  Measure measure{value, block_values(values, statistic).values};
+  Blocks blocks = block_values(values, statistic);
+  Measure measure{value, std::move(blocks.values)};
+  measure.enough = blocks.length * kFewestBlocks;
   if (values.size() < kFewestValues) return measure;
   std::sort(values.begin(), values.end());
   measure.range = {values[values.size() / 10], values[values.size() - 1 - values.size() / 10]};

@@ -56,6 +56,7 @@ struct Measure {
   double value = 0;
   std::vector<double> blocks;  // empty: one value a run, or too short a run
   bool one_value = false;      // of its nature: a peak, a length
+  std::size_t enough = 0;      // single values that would have been long enough a run
   // Where the middle four fifths of the single values lie; none for fewer than kFewestValues.
   std::optional<std::pair<double, double>> range = std::nullopt;
 };

@@ -103,6 +103,7 @@ TEST(Compare, TooFewStepsAreUnclearNotAChange) {
       compare({measured({.steps = 12})}, {measured({.step_ms = 60, .steps = 12, .seed = 2})});
   EXPECT_EQ(result.verdict, "unclear") << result.verdict_text;
   EXPECT_EQ(result.find("step_ms")->state, ChangeState::kUnclear);
+  EXPECT_THAT(result.verdict_text, HasSubstr("; 36 a run would be enough"));
 }
 
 TEST(Compare, ShortRunsThatDriftTellOnlyWhatNoDriftExplains) {

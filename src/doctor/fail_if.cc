@@ -21,6 +21,9 @@ constexpr std::array<OperatorText, 4> kOperators = {{{">=", GateOperator::kAtLea
                                                      {">", GateOperator::kAbove},
                                                      {"<", GateOperator::kBelow}}};
 
+// A difference of this size that hides in the noise is no proof that nothing changed.
+constexpr double kLargePercent = 10;
+
 bool is_rule(std::string_view id) {
   return std::any_of(all_rules().begin(), all_rules().end(),
                      [&](const Rule* rule) { return rule->id == id; });
@@ -138,6 +141,11 @@ GateResult evaluate(const Gate& gate, const Comparison& result) {
       const std::string noise = change->relative_noise()
                                     ? fmt::format(" (±{:.1f} %)", *change->relative_noise() * 100)
                                     : "";
+      if (yes && !holds(gate.op, 0, gate.number) && std::fabs(percent) >= kLargePercent) {
+        return {gate, GateOutcome::kCannotTell,
+                both + size + ": beyond the limit, but the noise is as large" + noise +
+                    "; record longer runs, or several a side"};
+      }
       return {gate, outcome_of(holds(gate.op, 0, gate.number)),
               both + size + ": no change beyond noise" + noise};
     }
@@ -147,10 +155,11 @@ GateResult evaluate(const Gate& gate, const Comparison& result) {
   }
   if (change->one_value)
     return {gate, outcome_of(yes), both + size + ": one value a side, its noise is not known"};
-  return {
-      gate, yes ? GateOutcome::kCannotTell : GateOutcome::kDoesNotHold,
-      both + size +
-          ": too few independent values to tell it from noise; record a longer run, or several"};
+  return {gate, yes ? GateOutcome::kCannotTell : GateOutcome::kDoesNotHold,
+          both + size +
+              fmt::format(": too few independent values to tell it from noise ({} a run would be "
+                          "enough); record a longer run, or several",
+                          change->enough)};
 }
 
 }  // namespace bedplate::doctor

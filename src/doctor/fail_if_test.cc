@@ -69,6 +69,20 @@ TEST(Evaluate, NoiseNeverFailsABuild) {
   }
 }
 
+TEST(Evaluate, ALargeDifferenceInsideTheNoiseCannotTell) {
+  Comparison result = compare({measured({})}, {measured({.seed = 2})});
+  for (auto& change : result.metrics) {
+    if (change.metric->name != "step_ms") continue;
+    change.b = *change.a * 1.4;
+    change.noise = *change.a * 0.5;
+  }
+  ASSERT_EQ(result.find("step_ms")->state, ChangeState::kSame);
+  const auto gate = evaluate(parse_gate("step_ms > 5%"), result);
+  EXPECT_EQ(gate.outcome, GateOutcome::kCannotTell) << gate.why;
+  EXPECT_THAT(gate.why, HasSubstr("the noise is as large"));
+  EXPECT_EQ(evaluate(parse_gate("step_ms > 50%"), result).outcome, GateOutcome::kDoesNotHold);
+}
+
 TEST(Evaluate, WhatIsNotSeenCannotTell) {
   const auto result = compare({measure("a", {}, {})}, {measure("b", {}, {})});
   EXPECT_EQ(evaluate(parse_gate("step_ms > 5%"), result).outcome, GateOutcome::kCannotTell);

@@ -103,6 +103,19 @@ TEST_F(DamageTest, AbsentThingsAreNamed) {
   expect_refused("/dev/null", Code::kCorrupt, HasSubstr("not a regular file"));
 }
 
+TEST_F(DamageTest, ABlockThatHoldsAnotherNumberOfItems) {
+  closed_run();
+  for (const char* const sql : {"UPDATE block SET items = items + 1 WHERE id = (SELECT MIN(id) "
+                                "FROM block)",
+                                "UPDATE block SET items = 0"}) {
+    sqlite3* file = nullptr;
+    ASSERT_EQ(sqlite3_open(database().c_str(), &file), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(file, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(file);
+    expect_refused(run(), Code::kCorrupt, HasSubstr("lost items"));
+  }
+}
+
 TEST_F(DamageTest, EmptyAndForeignFiles) {
   put(database(), "");
   expect_refused(run(), Code::kCorrupt, HasSubstr("is empty"));

@@ -68,7 +68,7 @@ class Reader {
   void tail();
   void arrange();
   Stream* stream(std::int64_t id);
-  void take(Stream& stream, std::string_view data);
+  std::int64_t take(Stream& stream, std::string_view data);
 
   Database& database_;
   const fs::path& file_;
@@ -178,7 +178,12 @@ Reader::Stream* Reader::stream(std::int64_t id) {
   return found != streams_.end() && found->id == id ? &*found : nullptr;
 }
 
-void Reader::take(Stream& stream, std::string_view data) {
+// How many items it held.
+std::int64_t Reader::take(Stream& stream, std::string_view data) {
+  const auto held = [&] {
+    return std::ssize(stream.samples) + std::ssize(stream.steps) + std::ssize(stream.events);
+  };
+  const auto before = held();
   if (data.size() > kMostBlockBytes) corrupt(file_, "a block that is too large");
   bool whole = false;
   switch (static_cast<StreamType>(stream.type)) {
@@ -194,15 +199,18 @@ void Reader::take(Stream& stream, std::string_view data) {
       break;
   }
   if (!whole) corrupt(file_, fmt::format("a block of {} {}", stream.subject, stream.metric));
+  return held() - before;
 }
 
 void Reader::blocks() {
   std::int64_t last = INT64_MIN;
-  each("SELECT id, data FROM block ORDER BY id", [&](Statement& r) {
+  each("SELECT id, items, data FROM block ORDER BY id", [&](Statement& r) {
     Stream* const owner = stream(r.number(0) >> kBlockNumberBits);
     if (r.number(0) <= last || owner == nullptr) corrupt(file_, "blocks out of order");
     last = r.number(0);
-    take(*owner, r.bytes(1));
+    if (take(*owner, r.bytes(2)) != r.number(1))
+      corrupt(file_,
+              fmt::format("a block of {} {} that lost items", owner->subject, owner->metric));
   });
 }
 
