@@ -110,7 +110,7 @@ FAULTS = {
         # The limit is the group's: more readers share it.
         useless=MORE_WORKERS),
     "small_files": Accepted(
-        planted="512 files of 2 KiB a batch", cause=r"small[-_ ]files?|many (small )?files",
+        planted="8,192 files of 2 KiB a batch", cause=r"small[-_ ]files?|many (small )?files",
         suggested=r"small[- ](file|random)|shard",
         symptoms={**WAITS, **IO, **LOST, r"DPD-005|CPU-bound input": "workers are CPU-bound"}),
     "checkpoint_stall": Accepted(

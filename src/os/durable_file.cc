@@ -1,10 +1,11 @@
 #include "os/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -47,33 +48,77 @@ void write_pieces(int fd, const Produce& produce, const std::string& what) {
 }
 
 void replace_durably(const std::filesystem::path& path, const Produce& produce) {
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  static std::atomic<int> writes{0};
-  const std::string temporary =
-      (folder / fmt::format(".{}.{}.{}", path.filename().string(), ::getpid(), ++writes)).string();
-  const std::string what = fmt::format("cannot write {}", path.string());
-  UniqueFd fd(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  if (!fd) throw errno_error(errno, what);
-  try {
-    write_pieces(fd.get(), produce, what);
-    if (::fsync(fd.get()) != 0) throw errno_error(errno, what);
-    if (::close(fd.release()) != 0) throw errno_error(errno, what);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) throw errno_error(errno, what);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+  DurableFile file(path);
+  produce([&](std::string_view piece) { file.write(piece); });
+  file.commit();
+}
+
+constexpr std::string_view kTemporary = ".bedplate-tmp-";
+
+// Of this process and machine only: folders are shared by several machines.
+std::string temporary_name() {
+  std::uint64_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
+    throw errno_error(errno, "cannot get a random name for a temporary file");
+  return fmt::format("{}{:016x}", kTemporary, random);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
   const UniqueFd directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory || ::fsync(directory.get()) != 0) {
-    // EINVAL: some file systems have no fsync for folders; their renames are as durable as they
-    // get.
-    if (errno != EINVAL)
-      throw errno_error(errno, fmt::format("cannot flush folder {}", folder.string()));
-  }
+  if (directory && ::fsync(directory.get()) == 0) return;
+  // EINVAL: some file systems have no fsync for folders; their renames are as durable as they get.
+  if (errno != EINVAL)
+    throw errno_error(errno, fmt::format("cannot flush folder {}", folder.string()));
+}
+
+// 0 or an errno; EEXIST when `to` is there.
+int rename_to_new(const char* from, const char* to) {
+  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // A file system that has no such rename (NFS): a second name cannot be made over an old one.
+  if (::link(from, to) != 0) return errno;
+  ::unlink(from);
+  return 0;
 }
 
 }  // namespace
+
+DurableFile::DurableFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      folder_(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".")),
+      temporary_((folder_ / temporary_name()).string()),
+      fd_(::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) {
+  if (!fd_) throw errno_error(errno, what());
+}
+
+DurableFile::~DurableFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void DurableFile::write(std::string_view bytes) { write_all(fd_.get(), bytes, what()); }
+
+void DurableFile::commit(IfExists if_exists) {
+  if (::fsync(fd_.get()) != 0) throw errno_error(errno, what());
+  if (::close(fd_.release()) != 0) throw errno_error(errno, what());
+  put_in_place(if_exists);
+  temporary_.clear();
+  sync_folder(folder_);
+}
+
+void DurableFile::put_in_place(IfExists if_exists) {
+  if (if_exists == IfExists::kReplace) {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw errno_error(errno, what());
+    return;
+  }
+  if (const int error = rename_to_new(temporary_.c_str(), path_.c_str()))
+    throw errno_error(error, what());
+}
+
+bool DurableFile::is_temporary(std::string_view file_name) {
+  return file_name.starts_with(kTemporary);
+}
+
+std::string DurableFile::what() const { return fmt::format("cannot write {}", path_.string()); }
 
 void write_durably(const std::filesystem::path& path, std::string_view bytes) {
   replace_durably(path, [&](const WritePiece& write) { write(bytes); });

@@ -10,9 +10,45 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <string_view>
 
+#include "os/unique_fd.h"
+
 namespace bedplate::os {
+
+// The same for what is written bit by bit by somebody who decides at the end:
+//
+//   DurableFile file(folder / "000.shard");
+//   while (…) file.write(piece);
+//   file.commit(DurableFile::IfExists::kRefuse);   // Error{kExists} when another one is there
+//
+// Its temporary ".bedplate-tmp-…" is removed by the destructor unless commit() was called; kill -9
+// leaves it behind, under a name that no file of a user has. One thread.
+class DurableFile {
+ public:
+  enum class IfExists { kReplace, kRefuse };
+
+  explicit DurableFile(std::filesystem::path path);
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+  ~DurableFile();
+
+  void write(std::string_view bytes);
+  int fd() const { return fd_.get(); }  // for pwrite(), fallocate(), fstat(); -1 after commit()
+  void commit(IfExists if_exists = IfExists::kReplace);
+
+  static bool is_temporary(std::string_view file_name);
+
+ private:
+  std::string what() const;
+  void put_in_place(IfExists if_exists);
+
+  std::filesystem::path path_;
+  std::filesystem::path folder_;
+  std::string temporary_;  // empty once it is in place
+  UniqueFd fd_;
+};
 
 void write_durably(const std::filesystem::path& path, std::string_view bytes);
 

@@ -63,6 +63,47 @@ TEST(WriteDurably, SaysWhichFileAndWhy) {
   }
 }
 
+TEST(DurableFile, AppearsByCommitOrLeavesNothing) {
+  const TestFolder folder;
+  const auto path = folder.path() / "a";
+  {
+    DurableFile dropped(path);
+    dropped.write("half");
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(DurableFile::is_temporary(
+        fs::directory_iterator(folder.path())->path().filename().string()));
+  }
+  EXPECT_EQ(files_in(folder.path()), 0u);
+  DurableFile file(path);
+  file.write("who");
+  file.write("le");
+  file.commit();
+  EXPECT_EQ(contents(path), "whole");
+  EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
+TEST(DurableFile, RefusesToReplaceWhatCameMeanwhile) {
+  const TestFolder folder;
+  const auto path = folder.path() / "a";
+  DurableFile file(path);
+  file.write("mine");
+  write_durably(path, "another's");
+  try {
+    file.commit(DurableFile::IfExists::kRefuse);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kExists);
+  }
+  EXPECT_EQ(contents(path), "another's");
+}
+
+TEST(DurableFile, TakesTheLongestNameThereIs) {
+  const TestFolder folder;
+  const auto path = folder.path() / std::string(255, 'n');
+  write_durably(path, "x");
+  EXPECT_EQ(contents(path), "x");
+}
+
 TEST(WriteOutput, WritesStraightToWhatIsNoRegularFile) {
   EXPECT_NO_THROW(write_output("/dev/null", "x"));
 }

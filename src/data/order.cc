@@ -1,0 +1,100 @@
+#include "data/order.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace bedplate::data {
+namespace {
+
+// What the keys of an epoch are for.
+enum Purpose : std::uint64_t { kOfBlocks = 1, kOfWindow = 2 };
+
+std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+const OrderOptions& checked(const OrderOptions& options) {
+  if (options.samples < 0 || options.block < 1 || options.window < 1 || options.lanes < 1) {
+    throw Error(Code::kInvalid,
+                "no order of {} samples in blocks of {}, windows of {} and {} lanes can be made",
+                options.samples, options.block, options.window, options.lanes);
+  }
+  return options;
+}
+
+void check(const ShareOptions& o) {
+  if (o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size || o.batch_size < 1 ||
+      o.samples < 0 || o.consumed < 0 || o.consumed > o.samples) {
+    throw Error(Code::kInvalid, "rank {} of {} cannot take batches of {} after {} of {} samples",
+                o.rank, o.world_size, o.batch_size, o.consumed, o.samples);
+  }
+  if (o.batch_size > INT64_MAX / 2 / o.world_size) {
+    throw Error(Code::kInvalid, "{} batches of {} samples are too many to count", o.world_size,
+                o.batch_size);
+  }
+}
+
+}  // namespace
+
+Order::Order(const OrderOptions& options, std::int64_t epoch)
+    : options_(checked(options)),
+      key_(key_of({options.seed, static_cast<std::uint64_t>(epoch)})),
+      blocks_(parts_of(options.samples, options.block), key_of({key_, kOfBlocks})),
+      short_block_at_(options.samples > 0 ? blocks_.place_of(blocks_.size() - 1) : 0),
+      short_block_(options.samples -
+                   std::max<std::int64_t>(blocks_.size() - 1, 0) * options.block) {}
+
+// The sample at a place of the sequence of permuted blocks.
+std::int64_t Order::in_blocks(std::int64_t place) const {
+  const std::int64_t block = options_.block;
+  const std::int64_t short_begin = short_block_at_ * block;
+  if (place < short_begin) return blocks_.at(place / block) * block + place % block;
+  if (place < short_begin + short_block_) return (blocks_.size() - 1) * block + place - short_begin;
+  const std::int64_t full = place - short_block_;  // as if the short block had not come
+  return blocks_.at(full / block + 1) * block + full % block;
+}
+
+std::int64_t Order::at(std::int64_t position) const {
+  const std::int64_t lane = position % options_.lanes;
+  const std::int64_t in_lane = position / options_.lanes;
+  // The first `longer` lanes have one sample more.
+  const std::int64_t each = options_.samples / options_.lanes;
+  const std::int64_t longer = options_.samples % options_.lanes;
+  const std::int64_t lane_size = each + (lane < longer ? 1 : 0);
+  const std::int64_t lane_begin = lane * each + std::min(lane, longer);
+
+  const std::int64_t window = in_lane / options_.window;
+  const std::int64_t window_begin = window * options_.window;
+  const std::int64_t window_size = std::min(options_.window, lane_size - window_begin);
+  if (window_size < 2) return in_blocks(lane_begin + in_lane);
+  const Permutation mixed(window_size, key_of({key_, kOfWindow, static_cast<std::uint64_t>(lane),
+                                               static_cast<std::uint64_t>(window)}));
+  return in_blocks(lane_begin + window_begin + mixed.at(in_lane - window_begin));
+}
+
+Share share_of(const ShareOptions& options) {
+  check(options);
+  const std::int64_t all = options.world_size * options.batch_size;
+  const std::int64_t left = options.samples - options.consumed;
+  Share share{.first = options.consumed + options.rank,
+              .stride = options.world_size,
+              .count = options.batch_size,
+              .samples = options.samples,
+              .next_consumed = options.consumed + std::min(all, left)};
+  if (left >= all) return share;
+  if (left == 0 || options.tail == Tail::kDrop) {
+    share.count = 0;
+    share.next_consumed = options.consumed;
+  } else if (options.tail == Tail::kUneven) {
+    share.count = (left - options.rank + options.world_size - 1) / options.world_size;
+    share.count = std::max<std::int64_t>(share.count, 0);
+  }
+  return share;
+}
+
+std::int64_t steps_of_epoch(const ShareOptions& options) {
+  check(options);
+  const std::int64_t all = options.world_size * options.batch_size;
+  return options.tail == Tail::kDrop ? options.samples / all : parts_of(options.samples, all);
+}
+
+}  // namespace bedplate::data

@@ -1,0 +1,219 @@
+#include "data/packed_index.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/packed_layout.h"
+
+namespace bedplate::data {
+namespace {
+
+using namespace packed;
+
+class PackedIndex : public ShardIndex {
+ public:
+  PackedIndex(Schema schema, std::vector<std::uint64_t> places, std::vector<Entry> entries)
+      : schema_(std::move(schema)), places_(std::move(places)), entries_(std::move(entries)) {}
+
+  std::int64_t samples() const override { return std::ssize(entries_); }
+
+  Extent extent(std::int64_t sample) const override {
+    const auto at = static_cast<std::size_t>(sample);
+    return {static_cast<std::int64_t>(places_[at]), entries_[at].bytes, entries_[at].crc};
+  }
+
+  void fields(std::int64_t, std::span<const std::byte> raw,
+              std::vector<Field>& fields) const override {
+    Schema::Values values;
+    schema_.parse(raw, values);
+    fields.clear();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Column& column = schema_.columns()[i];
+      fields.push_back(
+          {column.name, column.dtype, Schema::shape_of(column, values[i].size()), values[i]});
+    }
+  }
+
+  std::int64_t memory_bytes() const override {
+    return static_cast<std::int64_t>(places_.capacity() * sizeof places_[0] +
+                                     entries_.capacity() * sizeof entries_[0]);
+  }
+
+ private:
+  Schema schema_;
+  std::vector<std::uint64_t> places_;
+  std::vector<Entry> entries_;
+};
+
+template <typename T>
+std::uint32_t crc_of(const T& head) {
+  return crc32c(std::string_view(reinterpret_cast<const char*>(&head), offsetof(T, crc)));
+}
+
+template <typename T>
+std::span<std::byte> writable(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+// One shard while it is opened.
+class Opening {
+ public:
+  Opening(store::Store& store, const store::ObjectInfo& info, Deadline deadline)
+      : store_(store), info_(info), deadline_(deadline) {}
+
+  std::shared_ptr<const ShardIndex> open(CutOff cut_off) {
+    read_header();
+    if (const auto trailer = read_trailer()) return from_trailer(*trailer);
+    const std::int64_t end = scan_blocks();
+    if (cut_off == CutOff::kRefuse) {
+      throw corrupt(
+          fmt::format("its end is missing; of {} bytes, {} hold {} whole samples, which can be "
+                      "recovered",
+                      info_.size, end, entries_.size()));
+    }
+    return make();
+  }
+
+ private:
+  Error corrupt(std::string_view what) const {
+    return {Code::kCorrupt, "{} in {} is a damaged shard: {}", to_utf8(info_.key), store_.url(),
+            what};
+  }
+  Error too_new() const {
+    return {Code::kUnsupported, "{} in {} was written by a newer Bedplate: update this one",
+            to_utf8(info_.key), store_.url()};
+  }
+
+  void read(std::uint64_t offset, std::span<std::byte> into) {
+    store::read_exactly(store_,
+                        {.key = info_.key,
+                         .offset = static_cast<std::int64_t>(offset),
+                         .into = into,
+                         .version = info_.version},
+                        deadline_);
+  }
+  template <typename T>
+  T read_head(std::uint64_t offset) {
+    T head{};
+    read(offset, std::as_writable_bytes(std::span(&head, 1)));
+    return head;
+  }
+  // A head of so many bytes lies inside the file.
+  bool holds(std::uint64_t offset, std::uint64_t bytes) const {
+    const auto size = static_cast<std::uint64_t>(info_.size);
+    return offset <= size && bytes <= size - offset;
+  }
+
+  void read_header() {
+    if (!holds(0, sizeof(Header)))
+      throw Error(Code::kCorrupt, "{} in {} is no packed shard: it has {} bytes",
+                  to_utf8(info_.key), store_.url(), info_.size);
+    const auto header = read_head<Header>(0);
+    if (std::memcmp(header.magic, kHeaderMagic, sizeof header.magic) != 0) {
+      throw Error(Code::kCorrupt, "{} in {} is no packed shard: it begins otherwise",
+                  to_utf8(info_.key), store_.url());
+    }
+    if (header.header_bytes % kPage != 0 || !holds(0, header.header_bytes) ||
+        header.schema_bytes > header.header_bytes - sizeof header || header.header_bytes == 0)
+      throw corrupt("its header has impossible sizes");
+    std::string json(header.schema_bytes, '\0');
+    read(sizeof header, std::as_writable_bytes(std::span(json)));
+    if (header.crc != crc32c(json, crc_of(header))) throw corrupt("its header's checksum is wrong");
+    if (header.flags != 0) throw too_new();
+    schema_ = Schema::from_json(json);
+    header_bytes_ = header.header_bytes;
+  }
+
+  std::optional<Trailer> read_trailer() {
+    const auto size = static_cast<std::uint64_t>(info_.size);
+    if (size < header_bytes_ + sizeof(Trailer)) return std::nullopt;
+    const auto trailer = read_head<Trailer>(size - sizeof(Trailer));
+    if (std::memcmp(trailer.magic, kTrailerMagic, sizeof trailer.magic) != 0 ||
+        trailer.crc != crc_of(trailer) || trailer.file_bytes != size)
+      return std::nullopt;
+    if (trailer.flags != 0) throw too_new();
+    return trailer;
+  }
+
+  std::shared_ptr<const ShardIndex> from_trailer(const Trailer& trailer) {
+    constexpr std::uint64_t kEach = sizeof(std::uint64_t) + sizeof(Entry);
+    const std::uint64_t end = static_cast<std::uint64_t>(info_.size) - sizeof(Trailer);
+    if (trailer.index_offset > end || trailer.index_offset < header_bytes_ ||
+        trailer.records > end / kEach || trailer.records * kEach != end - trailer.index_offset)
+      throw corrupt("its index has an impossible size");
+    places_.resize(trailer.records);
+    entries_.resize(trailer.records);
+    read(trailer.index_offset, writable(places_));
+    read(trailer.index_offset + trailer.records * sizeof(std::uint64_t), writable(entries_));
+    if (crc32c(writable(entries_), crc32c(writable(places_))) != trailer.index_crc)
+      throw corrupt("its index's checksum is wrong");
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i] > trailer.index_offset ||
+          entries_[i].bytes > trailer.index_offset - places_[i])
+        throw corrupt(fmt::format("sample {} lies outside of it", i));
+    }
+    return make();
+  }
+
+  // Takes the samples of all whole blocks; where they end.
+  std::int64_t scan_blocks() {
+    std::uint64_t at = header_bytes_;
+    for (std::uint64_t number = 0; holds(at, sizeof(BlockHeader)); ++number) {
+      const auto header = read_head<BlockHeader>(at);
+      if (std::memcmp(header.magic, kBlockMagic, sizeof header.magic) != 0 ||
+          header.crc != crc_of(header) || header.number != number ||
+          header.first_record != entries_.size() || header.flags != 0)
+        break;
+      const std::uint64_t table_bytes = std::uint64_t{header.records} * sizeof(Entry);
+      const std::uint64_t data = rounded_up(at + sizeof header + table_bytes, kPage);
+      if (!holds(data, header.data_bytes)) break;
+      std::vector<Entry> table(header.records);
+      read(at + sizeof header, writable(table));
+      if (crc32c(writable(table)) != header.table_crc || !take(table, data, header.data_bytes))
+        break;
+      at = rounded_up(data + header.data_bytes, kPage);
+    }
+    return static_cast<std::int64_t>(std::min(at, static_cast<std::uint64_t>(info_.size)));
+  }
+
+  bool take(const std::vector<Entry>& table, std::uint64_t data, std::uint64_t data_bytes) {
+    std::vector<std::uint64_t> places;
+    std::uint64_t in_block = 0;
+    for (const Entry& entry : table) {
+      in_block = rounded_up(in_block, kRecordAlign);
+      places.push_back(data + in_block);
+      in_block += entry.bytes;
+    }
+    if (in_block != data_bytes) return false;
+    places_.insert(places_.end(), places.begin(), places.end());
+    entries_.insert(entries_.end(), table.begin(), table.end());
+    return true;
+  }
+
+  std::shared_ptr<const ShardIndex> make() {
+    return std::make_shared<PackedIndex>(std::move(schema_), std::move(places_),
+                                         std::move(entries_));
+  }
+
+  store::Store& store_;
+  const store::ObjectInfo& info_;
+  Deadline deadline_;
+  std::uint64_t header_bytes_ = 0;
+  Schema schema_;
+  std::vector<std::uint64_t> places_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ShardIndex> open_packed(store::Store& store, const store::ObjectInfo& info,
+                                              CutOff cut_off, Deadline deadline) {
+  return Opening(store, info, deadline).open(cut_off);
+}
+
+}  // namespace bedplate::data

@@ -1,0 +1,226 @@
+// Files under a folder of this machine: a plain path, or file:///path. Also a mounted NFS or
+// Lustre.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "base/text.h"
+#include "os/durable_file.h"
+#include "store/driver.h"
+#include "store/internal/direct_reads.h"
+#include "store/internal/open_files.h"
+#include "store/internal/read_engine.h"
+
+namespace bedplate::store {
+namespace {
+
+namespace fs = std::filesystem;
+using Direct = StoreOptions::Direct;
+
+class FileWriter : public ObjectWriter {
+ public:
+  FileWriter(std::string key, const fs::path& path, IfExists if_exists)
+      : key_(std::move(key)), if_exists_(if_exists), file_(path) {}
+
+  void write(std::span<const std::byte> bytes) override {
+    file_.write({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+
+  ObjectInfo commit() override {
+    struct stat status {};
+    // Its inode, size and time stay what they are under the new name.
+    if (::fstat(file_.fd(), &status) != 0) throw errno_error(errno, "cannot look at " + key_);
+    file_.commit(if_exists_ == IfExists::kRefuse ? os::DurableFile::IfExists::kRefuse
+                                                 : os::DurableFile::IfExists::kReplace);
+    return {key_, status.st_size, version_of(status)};
+  }
+
+ private:
+  std::string key_;
+  IfExists if_exists_;
+  os::DurableFile file_;
+};
+
+class FileStore : public Store {
+ public:
+  FileStore(fs::path folder, const StoreOptions& options)
+      : folder_(std::move(folder)),
+        options_(options),
+        files_(options.direct == Direct::kYes ? O_DIRECT : 0) {}
+
+  std::string url() const override { return to_utf8(folder_.native()); }
+
+  std::optional<ObjectInfo> find(std::string_view key, Deadline) override {
+    const std::string path = path_of(key);
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0)
+      return S_ISREG(status.st_mode) ? std::optional(info_of(std::string(key), status))
+                                     : std::nullopt;
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    throw errno_error(errno, "cannot look at " + to_utf8(path));
+  }
+
+  void read(std::span<Read> reads, Deadline deadline) override;
+  void list(std::string_view prefix, const Visit& visit, Deadline deadline) override;
+
+  std::unique_ptr<ObjectWriter> create(std::string_view key, IfExists if_exists, Nanos) override {
+    const fs::path path = path_of(key);
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      throw errno_error(error.value(),
+                        "cannot make folder " + to_utf8(path.parent_path().native()));
+    if (if_exists == IfExists::kRefuse && fs::exists(path, error))
+      throw Error(Code::kExists, "{} exists already", to_utf8(path.native()));
+    return std::make_unique<FileWriter>(std::string(key), path, if_exists);
+  }
+
+  void remove(std::string_view key, Deadline) override {
+    const std::string path = path_of(key);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)
+      throw errno_error(errno, "cannot remove " + to_utf8(path));
+  }
+
+ private:
+  static ObjectInfo info_of(std::string key, const struct stat& status) {
+    return {std::move(key), status.st_size, version_of(status)};
+  }
+
+  std::string path_of(std::string_view key) const {
+    check_key(key);
+    return (folder_ / key).string();
+  }
+
+  struct Listing {
+    using Folder = std::pair<dev_t, ino_t>;
+    std::string_view prefix;
+    const Visit& visit;
+    Deadline deadline;
+    std::vector<Folder> above;  // from the root to the one that is looked at
+  };
+  // `folder`: empty, or a key with a slash at its end.
+  void list_folder(const std::string& folder, Listing& listing);
+
+  const fs::path folder_;
+  const StoreOptions options_;
+  OpenFiles files_;
+};
+
+Error read_error(int error, const Read& read, const std::string& url) {
+  const std::string what = fmt::format("cannot read {} bytes from byte {} of {} in {}",
+                                       read.into.size(), read.offset, to_utf8(read.key), url);
+  if (error == kEndOfFile) return {Code::kCorrupt, "{}: the file ended before them", what};
+  if (error == ETIMEDOUT) return {Code::kTimeout, "{}: it had not begun when time was up", what};
+  return errno_error(error, what);
+}
+
+void FileStore::read(std::span<Read> reads, Deadline deadline) {
+  std::map<std::pair<std::string_view, std::string_view>, std::shared_ptr<const OpenFile>> files;
+  std::vector<RangeRead> ranges;
+  std::vector<Read*> of_range;
+  for (Read& one : reads) {
+    try {
+      auto& file = files[{one.key, one.version}];
+      if (!file) file = files_.open(path_of(one.key), one.version);
+      check_read(one, file->size, file->version, url());
+      if (one.into.empty()) continue;
+      ranges.push_back({file->fd.get(), one.offset, one.into});
+      of_range.push_back(&one);
+    } catch (const Error& error) {
+      one.error = error;
+    }
+  }
+  const ReadEngine& engine = best_read_engine();
+  if (options_.direct == Direct::kYes) {
+    read_directly(engine, ranges, options_.queue_depth, deadline);
+  } else {
+    engine.read(ranges, options_.queue_depth, deadline);
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].error != 0) of_range[i]->error = read_error(ranges[i].error, *of_range[i], url());
+  }
+}
+
+// What is in a folder, in the order that the keys below have: "a-b" before "a/…" before "a0". The
+// names of folders end in a slash.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) {
+    std::string name = at->path().filename().string();
+    if (os::DurableFile::is_temporary(name)) continue;
+    std::error_code vanished;
+    const auto status = at->status(vanished);  // links are followed, as reads do
+    if (fs::is_directory(status)) {
+      name += '/';
+    } else if (!fs::is_regular_file(status)) {
+      continue;
+    }
+    names.push_back(std::move(name));
+  }
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+    return {};
+  if (error) throw errno_error(error.value(), "cannot list " + to_utf8(folder.native()));
+  std::ranges::sort(names);
+  return names;
+}
+
+void FileStore::list_folder(const std::string& folder, Listing& listing) {
+  if (listing.deadline.passed())
+    throw Error(Code::kTimeout, "listing {} did not end in time, it was at {}", url(),
+                to_utf8(folder));
+  struct stat status {};
+  if (::stat((folder_ / folder).c_str(), &status) != 0) return;  // removed meanwhile
+  const Listing::Folder self{status.st_dev, status.st_ino};
+  if (std::ranges::find(listing.above, self) != listing.above.end())
+    throw Error(Code::kInvalid, "{} in {} is a link to a folder that it lies in", to_utf8(folder),
+                url());
+  listing.above.push_back(self);
+  for (const std::string& name : names_in(folder_ / folder)) {
+    const std::string key = folder + name;
+    if (key.ends_with('/')) {
+      const auto common = std::min(key.size(), listing.prefix.size());
+      if (listing.prefix.starts_with(std::string_view(key).substr(0, common)))
+        list_folder(key, listing);
+    } else if (key.starts_with(listing.prefix)) {
+      if (::stat((folder_ / key).c_str(), &status) == 0) listing.visit(info_of(key, status));
+    }
+  }
+  listing.above.pop_back();
+}
+
+void FileStore::list(std::string_view prefix, const Visit& visit, Deadline deadline) {
+  Listing listing{prefix, visit, deadline, {}};
+  list_folder("", listing);
+}
+
+// A URL names a file, a folder, or what is to be made; the store's root is the folder above, or the
+// folder itself.
+Driver::Opened open_file(const Url& url, const StoreOptions& options) {
+  std::error_code error;
+  const fs::path path = fs::absolute(url.path, error).lexically_normal();
+  if (error) throw errno_error(error.value(), "no absolute path of " + to_utf8(url.path));
+  if (fs::is_directory(path, error) || !path.has_filename())
+    return {std::make_shared<FileStore>(path, options), ""};
+  return {std::make_shared<FileStore>(path.parent_path(), options), path.filename().string()};
+}
+
+constexpr std::string_view kSchemes[] = {"file"};
+
+}  // namespace
+
+extern const Driver kFile = {
+    .name = "file",
+    .schemes = kSchemes,
+    .summary = "files of this machine and of what is mounted on it",
+    .open = open_file,
+};
+
+}  // namespace bedplate::store
