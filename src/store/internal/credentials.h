@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "os/per_process.h"
 #include "store/internal/http_client.h"
 
 namespace bedplate::store {
@@ -72,7 +73,7 @@ class CredentialChain {
   Credentials look_up(Deadline deadline) const;
 
   const CredentialSources sources_;
-  PerProcess<Kept> kept_;
+  os::PerProcess<Kept> kept_;
 };
 
 // Region and endpoint as the environment (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION,

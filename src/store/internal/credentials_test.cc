@@ -143,11 +143,12 @@ class FakeMetadata {
     if (header(request.headers, "x-aws-ec2-metadata-token") != "session") return {401};
     if (request.path == folder) return {200, {}, "trainer\n"};
     if (request.path != folder + "trainer") return {404};
+    ++given_;
     return {200,
             {},
             fmt::format(R"({{"Code": "Success", "AccessKeyId": "id{}",
         "SecretAccessKey": "secret", "Token": "token", "Expiration": "2026-01-02T03:{:02}:00Z"}})",
-                        ++given_, 10 * given_)};
+                        given_, 10 * given_)};
   }
 
   int given_ = 0;

@@ -8,12 +8,13 @@
 #include <random>
 
 #include "base/text.h"
+#include "os/per_process.h"
 #include "store/internal/http_transfer.h"
 
 namespace bedplate::store {
 namespace {
 
-// A multi handle, which keeps connections, and easy handles to use with it.
+// A multi handle, which keeps connections for the requests that are added to it.
 class Connections {
  public:
   Connections() : multi_(curl_multi_init()) {
@@ -21,10 +22,7 @@ class Connections {
   }
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
-  ~Connections() {
-    for (CURL* easy : idle_) curl_easy_cleanup(easy);
-    curl_multi_cleanup(multi_);
-  }
+  ~Connections() { curl_multi_cleanup(multi_); }
 
   void keep_up_to(int connections) {
     connections = std::max(connections, 8);  // of several hosts
@@ -34,26 +32,16 @@ class Connections {
   }
   CURLM* multi() const { return multi_; }
 
-  CURL* take() {
-    if (idle_.empty()) {
-      CURL* easy = curl_easy_init();
-      if (easy == nullptr) throw Error(Code::kNoSpace, "no memory for an HTTP request");
-      return easy;
-    }
-    CURL* easy = idle_.back();
-    idle_.pop_back();
-    return easy;
-  }
-  void give(CURL* easy) {
-    curl_easy_reset(easy);
-    idle_.push_back(easy);
-  }
-
  private:
   CURLM* multi_;
   int kept_ = 0;
-  std::vector<CURL*> idle_;
 };
+
+// One attempt's handle: made anew, since one that failed may refuse its options (libcurl 7.88).
+struct Cleanup {
+  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
+};
+using Easy = std::unique_ptr<CURL, Cleanup>;
 
 struct Pool {
   std::mutex mutex;
@@ -65,7 +53,7 @@ Pool& pool() {
   static auto* const pools = [] {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
       throw Error(Code::kInternal, "libcurl cannot be used");
-    return new PerProcess<Pool>;
+    return new os::PerProcess<Pool>;
   }();
   return pools->get();
 }
@@ -143,7 +131,7 @@ class Performance {
   };
   struct Active {
     HttpTransfer* transfer;
-    CURL* easy;
+    Easy easy;
   };
 
   static void check(CURLMcode code) {
@@ -158,24 +146,21 @@ class Performance {
       if (ready == waiting_.end()) return;
       HttpTransfer* transfer = ready->transfer;
       waiting_.erase(ready);
-      CURL* easy = connections_.take();
+      Easy easy(curl_easy_init());
+      if (!easy) throw Error(Code::kNoSpace, "no memory for an HTTP request");
       try {
-        transfer->start(easy);
+        transfer->start(easy.get());
       } catch (const Error& error) {
-        connections_.give(easy);
         transfer->request().error = error;
         continue;
       }
-      const CURLMcode added = curl_multi_add_handle(connections_.multi(), easy);
-      if (added != CURLM_OK) connections_.give(easy);
-      check(added);
-      active_.push_back({transfer, easy});
+      check(curl_multi_add_handle(connections_.multi(), easy.get()));
+      active_.push_back({transfer, std::move(easy)});
     }
   }
 
   void remove(std::vector<Active>::iterator active) {
-    curl_multi_remove_handle(connections_.multi(), active->easy);
-    connections_.give(active->easy);
+    curl_multi_remove_handle(connections_.multi(), active->easy.get());
     active_.erase(active);
   }
 
@@ -184,7 +169,8 @@ class Performance {
     while (const CURLMsg* message = curl_multi_info_read(connections_.multi(), &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       const CURLcode result = message->data.result;
-      const auto active = std::ranges::find(active_, message->easy_handle, &Active::easy);
+      const auto active = std::ranges::find_if(
+          active_, [&](const Active& one) { return one.easy.get() == message->easy_handle; });
       HttpTransfer* transfer = active->transfer;
       remove(active);
       settle(*transfer, transfer->finish(result));

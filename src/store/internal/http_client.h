@@ -20,13 +20,9 @@
 // no_proxy are honoured as curl does.
 #pragma once
 
-#include <unistd.h>
-
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -102,40 +98,5 @@ void perform(std::span<HttpRequest> requests, int at_once, Deadline deadline,
 
 // One request; throws its error.
 HttpAnswer perform_one(HttpRequest request, Deadline deadline, const RetryPolicy& policy);
-
-// A value of each process: after fork() the child gets a fresh T. What it inherits is neither used
-// nor destroyed, since a thread of the parent may have held a lock in it.
-template <typename T>
-class PerProcess {
- public:
-  PerProcess() = default;
-  PerProcess(const PerProcess&) = delete;
-  PerProcess& operator=(const PerProcess&) = delete;
-  ~PerProcess() {
-    const Node* node = node_.load();
-    if (node != nullptr && node->pid == ::getpid()) delete node;
-  }
-
-  T& get() {
-    const pid_t pid = ::getpid();
-    Node* node = node_.load(std::memory_order_acquire);
-    if (node != nullptr && node->pid == pid) return node->value;
-    auto fresh = std::make_unique<Node>();
-    fresh->pid = pid;
-    do {
-      if (node != nullptr && node->pid == pid) return node->value;
-      fresh->inherited = node;
-    } while (!node_.compare_exchange_weak(node, fresh.get()));
-    return fresh.release()->value;
-  }
-
- private:
-  struct Node {
-    pid_t pid = 0;
-    T value = {};
-    Node* inherited = nullptr;  // so that leak checkers see that it is meant to stay
-  };
-  std::atomic<Node*> node_{nullptr};
-};
 
 }  // namespace bedplate::store

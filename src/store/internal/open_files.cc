@@ -2,12 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <list>
-#include <mutex>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -19,55 +15,33 @@ std::string version_of(const struct stat& status) {
                      status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
 }
 
-// The most recently used first.
-struct OpenFiles::Table {
-  using Entry = std::pair<std::string, std::shared_ptr<const OpenFile>>;
+std::shared_ptr<const OpenFile> OpenFiles::Table::find(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  const auto at = by_path_.find(path);
+  if (at == by_path_.end()) return nullptr;
+  order_.splice(order_.begin(), order_, at->second);
+  return at->second->second;
+}
 
-  pid_t process = ::getpid();
-  std::mutex mutex;
-  std::list<Entry> order;
-  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_path;  // views into `order`
-
-  std::shared_ptr<const OpenFile> find(const std::string& path) {
-    const std::lock_guard lock(mutex);
-    const auto at = by_path.find(path);
-    if (at == by_path.end()) return nullptr;
-    order.splice(order.begin(), order, at->second);
-    return at->second->second;
+void OpenFiles::Table::keep(const std::string& path, std::shared_ptr<const OpenFile> file,
+                            std::size_t most) {
+  const std::lock_guard lock(mutex_);
+  if (const auto at = by_path_.find(path); at != by_path_.end()) {
+    const auto old = at->second;
+    by_path_.erase(at);
+    order_.erase(old);
   }
-
-  void keep(const std::string& path, std::shared_ptr<const OpenFile> file, std::size_t most) {
-    const std::lock_guard lock(mutex);
-    if (const auto at = by_path.find(path); at != by_path.end()) {
-      const auto old = at->second;
-      by_path.erase(at);
-      order.erase(old);
-    }
-    order.emplace_front(path, std::move(file));
-    by_path.emplace(order.front().first, order.begin());
-    while (order.size() > most) {
-      by_path.erase(order.back().first);
-      order.pop_back();
-    }
+  order_.emplace_front(path, std::move(file));
+  by_path_.emplace(order_.front().first, order_.begin());
+  while (order_.size() > most) {
+    by_path_.erase(order_.back().first);
+    order_.pop_back();
   }
-};
-
-OpenFiles::~OpenFiles() { delete table_.load(); }
-
-// The parent's table may be locked for ever in a child, by a thread that is not there: it is left
-// as it is, never freed.
-OpenFiles::Table& OpenFiles::table() {
-  Table* known = table_.load();
-  while (known == nullptr || known->process != ::getpid()) {
-    auto fresh = std::make_unique<Table>();
-    if (table_.compare_exchange_weak(known, fresh.get())) return *fresh.release();
-  }
-  return *known;
 }
 
 std::shared_ptr<const OpenFile> OpenFiles::open(const std::string& path,
                                                 const std::string& version) {
-  Table& table = this->table();
+  Table& table = table_.get();
   struct stat status {};
   if (auto file = table.find(path); file && (version.empty() || version == file->version)) {
     const int failed =

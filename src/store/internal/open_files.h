@@ -6,12 +6,16 @@
 // Thread-safe. A child after fork() begins with none of its own and leaves the parent's alone.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <filesystem>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
+#include "os/per_process.h"
 #include "os/unique_fd.h"
 
 struct stat;
@@ -31,20 +35,27 @@ class OpenFiles {
  public:
   // `flags` for open(2), O_RDONLY | O_CLOEXEC given. Throws errno_error(); kNotFound for a folder.
   explicit OpenFiles(int flags, std::size_t most = 512) : flags_(flags), most_(most) {}
-  OpenFiles(const OpenFiles&) = delete;
-  OpenFiles& operator=(const OpenFiles&) = delete;
-  ~OpenFiles();
 
   // The file that has this name now, or an older one that is still open and is of `version`.
   std::shared_ptr<const OpenFile> open(const std::string& path, const std::string& version);
 
  private:
-  struct Table;
-  Table& table();
+  // The most recently used first.
+  class Table {
+   public:
+    std::shared_ptr<const OpenFile> find(const std::string& path);
+    void keep(const std::string& path, std::shared_ptr<const OpenFile> file, std::size_t most);
+
+   private:
+    using Entry = std::pair<std::string, std::shared_ptr<const OpenFile>>;
+    std::mutex mutex_;
+    std::list<Entry> order_;
+    std::unordered_map<std::string_view, std::list<Entry>::iterator> by_path_;  // views into order_
+  };
 
   const int flags_;
   const std::size_t most_;
-  std::atomic<Table*> table_{nullptr};
+  os::PerProcess<Table> table_;
 };
 
 }  // namespace bedplate::store

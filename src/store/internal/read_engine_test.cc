@@ -85,8 +85,9 @@ TEST_P(Engines, ReadWhatIsCachedAndWhatIsNot) {
 
 TEST_P(Engines, TheEndOfTheFileIsSaidAndWhatCameBefore) {
   std::string into(100, '?');
-  RangeRead reads[] = {{fd_.get(), kSize - 40, std::as_writable_bytes(std::span(into))},
-                       {fd_.get(), kSize + 40, std::as_writable_bytes(std::span(into)).first(1)}};
+  std::vector<RangeRead> reads = {
+      {fd_.get(), kSize - 40, std::as_writable_bytes(std::span(into))},
+      {fd_.get(), kSize + 40, std::as_writable_bytes(std::span(into)).first(1)}};
   engine_.read(reads, 4, soon());
   EXPECT_EQ(reads[0].error, kEndOfFile);
   EXPECT_EQ(reads[0].got, 40u);
@@ -97,8 +98,8 @@ TEST_P(Engines, TheEndOfTheFileIsSaidAndWhatCameBefore) {
 TEST_P(Engines, AnErrorIsOfItsReadAlone) {
   std::string a(10, '?');
   std::string b(10, '?');
-  RangeRead reads[] = {{-1, 0, std::as_writable_bytes(std::span(a))},
-                       {fd_.get(), 5, std::as_writable_bytes(std::span(b))}};
+  std::vector<RangeRead> reads = {{-1, 0, std::as_writable_bytes(std::span(a))},
+                                  {fd_.get(), 5, std::as_writable_bytes(std::span(b))}};
   engine_.read(reads, 4, soon());
   EXPECT_EQ(reads[0].error, EBADF);
   EXPECT_EQ(reads[1].error, 0);

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "os/per_process.h"
 #include "store/driver.h"
 #include "store/internal/credentials.h"
 #include "store/internal/http_client.h"
@@ -79,7 +80,7 @@ class S3Bucket {
   std::string first_region_;
   bool virtual_host_ = false;
   CredentialChain credentials_;
-  PerProcess<Learnt> learnt_;
+  os::PerProcess<Learnt> learnt_;
 };
 
 }  // namespace bedplate::store
