@@ -1,6 +1,8 @@
 // Packed shards: written, read, cut off, damaged.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <random>
 
 #include "base/crc32c.h"
@@ -8,6 +10,7 @@
 #include "data/packed_index.h"
 #include "data/packed_layout.h"
 #include "data/packed_writer.h"
+#include "os/test_folder.h"
 #include "store/driver.h"
 
 namespace bedplate::data {
@@ -22,6 +25,15 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string output_of(const std::string& command) {
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string out;
+  char buffer[4096];
+  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  return out;
 }
 
 class Packed : public ::testing::Test {
@@ -96,6 +108,33 @@ TEST_F(Packed, WhatWasWrittenIsRead) {
     EXPECT_EQ(texts(info, *index), written);
     EXPECT_LE(index->memory_bytes(), 24 * static_cast<std::int64_t>(count));
   }
+}
+
+TEST_F(Packed, ASecondReaderFromTheSpecificationReadsTheSame) {
+  const os::TestFolder folder;
+  const auto path = (folder.path() / "shard").string();
+  const store::Place file = store::locate(path);
+  PackedWriter writer(file.store->create(file.key, store::IfExists::kReplace, kSecond),
+                      Schema({{.name = "text", .dtype = Dtype::kUtf8},
+                              {.name = "boxes", .dtype = Dtype::kI16, .shape = {kAny, 2}},
+                              {.name = "id", .dtype = Dtype::kU64}}),
+                      {.block_bytes = 4096});
+  const std::int16_t boxes[] = {1, -2, 3, -4};
+  for (std::uint64_t id = 0; id < 500; ++id) {
+    const std::string text = fmt::format("sample {} é", id);
+    const std::span<const std::byte> values[] = {bytes_of(text), std::as_bytes(std::span(boxes)),
+                                                 std::as_bytes(std::span(&id, 1))};
+    writer.add(values);
+  }
+  writer.finish();
+  const std::string reader = "python3 " BEDPLATE_SOURCE_DIR "/tools/read_shard.py " + path;
+  EXPECT_EQ(output_of(reader + " 499"),
+            "text utf8 [13] sample 499 é\n"
+            "boxes i16 [2, 2] [1, -2, 3, -4]\n"
+            "id u64 [] [499]\n");
+  const std::string all = output_of(reader);
+  EXPECT_EQ(std::ranges::count(all, '\n'), 501);
+  EXPECT_THAT(all, HasSubstr("{\"text\": 11, \"boxes\": 8, \"id\": 8}\n"));
 }
 
 TEST_F(Packed, ARecordLargerThanABlockHasOneOfItsOwn) {

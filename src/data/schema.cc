@@ -41,7 +41,8 @@ bool is_bytes(Dtype dtype) { return dtype == Dtype::kBytes || dtype == Dtype::kU
 std::size_t rounded(std::size_t at, std::size_t align) { return (at + align - 1) / align * align; }
 
 void check_name(const std::string& name, std::set<std::string>& names) {
-  if (name.empty() || name.size() > kLongestName || name != to_utf8(name))
+  const bool printable = std::ranges::all_of(name, [](unsigned char c) { return c >= ' '; });
+  if (name.empty() || name.size() > kLongestName || !printable || name != to_utf8(name))
     throw Error(Code::kInvalid, "'{}' is no name of a column", to_utf8(name));
   if (!names.insert(name).second) throw Error(Code::kInvalid, "two columns are named {}", name);
 }
@@ -97,7 +98,8 @@ std::string Schema::to_json() const {
 Schema Schema::from_json(std::string_view text) {
   try {
     std::vector<Column> columns;
-    for (const auto& one : nlohmann::json::parse(text).at("columns")) {
+    const auto document = nlohmann::json::parse(text);
+    for (const auto& one : document.at("columns")) {
       Column column{.name = one.at("name").get<std::string>()};
       const auto dtype = one.at("dtype").get<std::string>();
       const auto known = std::ranges::find(kDtypes, dtype, &DtypeText::name);

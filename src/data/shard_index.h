@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "data/schema.h"
@@ -27,7 +27,7 @@ struct Extent {
 };
 
 struct Field {
-  std::string_view name;
+  std::string name;
   Dtype dtype = Dtype::kBytes;
   std::vector<std::int64_t> shape;   // elements in each dimension
   std::span<const std::byte> bytes;  // into what was read
