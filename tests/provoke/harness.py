@@ -12,13 +12,14 @@ import os
 import pathlib
 import subprocess
 import resource
+import statistics
 import sys
 import tempfile
 import time
 import warnings
 
 LONG = os.environ.get("BEDPLATE_PROVOKE") == "long"
-NOISE = 0.05  # what a measured gain (medians of 5) may exceed a ceiling by, as a share of the step
+NOISE = 0.05  # what a measured gain may exceed a ceiling by, as a share of the step, at least
 _QUIET_CPUS = 0.15  # processors that others may use while a job is measured
 _TRIES = 4
 
@@ -100,6 +101,15 @@ def run(arguments, within=None, env=None, company=False, timeout=240):
         _Patience.seconds -= elapsed
         warnings.warn(f"others used {others:.2f} processors during attempt {attempt}", stacklevel=2)
     return outcome
+
+
+def gain_of(before, after):
+    """(median gain of the rounds, its noise): shares of the step. Rounds ran in turn, so that each compares neighbours in time;
+    the noise is half of the range that they span."""
+    for outcome in [*before, *after]:
+        assert outcome.exit_code == 0, outcome.text
+    gains = [1 - b.mean_ms / a.mean_ms for a, b in zip(before, after)]
+    return statistics.median(gains), max(NOISE, (max(gains) - min(gains)) / 2)
 
 
 def _run_once(arguments, within, env, timeout):

@@ -31,11 +31,12 @@ def test_the_dearer_fault_comes_first(names, rounds):
         return
     dearest_first, costs = by_cost(both, alone)
     conftest.row(title, "found" if found else "NOT FOUND", note="; ".join(
-        [f"{rule} costs {100 * cost:.0f} %, ceiling {100 * ceiling_of(rule, both):.0f} %" for rule, cost in costs.items()]))
+        [f"{rule} costs {100 * cost:.0f} %, ceiling {100 * ceiling_of(rule, both):.0f} %" for rule, (cost, _) in costs.items()]))
     assert found, next(outcome.text for outcome, one in zip(both, roots) if set(one) != set(alone))
-    for rule, cost in costs.items():
-        assert ceiling_of(rule, both) >= cost - harness.NOISE, both[0].text
-    if abs(costs[dearest_first[0]] - costs[dearest_first[1]]) > harness.NOISE:
+    for rule, (cost, noise) in costs.items():
+        assert ceiling_of(rule, both) >= cost - noise, both[0].text
+    (dearer, noise), (cheaper, other_noise) = (costs[rule] for rule in dearest_first)
+    if dearer - cheaper > max(noise, other_noise):
         ranked = sorted(alone, key=lambda rule: ceiling_of(rule, both), reverse=True)
         assert ranked == dearest_first, both[0].text
 
@@ -50,11 +51,9 @@ def job(pair, chosen, names, path):
 
 
 def by_cost(both, alone):
-    """(rules, dearest first; what each costs as a share of the step): its cost is what the job gains that has only the other."""
-    whole = statistics.median(outcome.mean_ms for outcome in both)
+    """(rules, dearest first; cost and noise of each as shares of the step): its cost is what the job gains that has only the other."""
     one, other = alone
-    costs = {rule: 1 - statistics.median(outcome.mean_ms for outcome in alone[rest]) / whole
-             for rule, rest in ((one, other), (other, one))}
+    costs = {rule: harness.gain_of(both, alone[rest]) for rule, rest in ((one, other), (other, one))}
     return sorted(costs, key=costs.get, reverse=True), costs
 
 
