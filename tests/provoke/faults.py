@@ -120,6 +120,13 @@ def flags(*parts):
     return out
 
 
+def forget(data):
+    """Pages are charged to the group that reads them first: those that others left in the cache would hide a group's limit."""
+    if data.exists():
+        with open(data, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 @contextlib.contextmanager
 def folder(needs):
     """A folder on a real disk with the files that a job reads; removed afterwards."""
@@ -137,8 +144,7 @@ def folder(needs):
                     file.write(block)
                 file.flush()
                 os.fsync(file.fileno())
-                # Pages that are read first by a group are charged to it; those that this process wrote would hide its limit.
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            forget(root / "data.bin")
         os.sync()
         yield path
 
@@ -166,6 +172,8 @@ def planted(faults, path):
         neighbours += fault.neighbours
     with contextlib.ExitStack() as stack:
         group = None
+        if "memory_mib" in limits:
+            forget(pathlib.Path(path) / "data.bin")
         if limits:
             group = stack.enter_context(cgroups.group(**limits, path=path))
         stack.enter_context(spinning(neighbours))
