@@ -189,7 +189,7 @@ void describe_caches(const os::HostRoot& root, Processors& cpu) {
       }
       auto sharers = cpu_list(root, cache + "shared_cpu_list");
       if (sharers.empty() || sharers.size() > cpu.online.size() + cpu.offline.size())
-        sharers = {id};
+        sharers.assign(1, id);
       const int first = sharers.front();
       kinds[{*level, type, *bytes}].try_emplace(first, std::move(sharers));
     }
