@@ -1,6 +1,7 @@
 // Made-up runs for the tests of the comparison: steps with memory, as real ones have it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -3,6 +3,8 @@
 // accepts it.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "doctor/golden_text.h"
 #include "doctor/judge.h"
 #include "doctor/render_html.h"

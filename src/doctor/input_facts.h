@@ -1,6 +1,7 @@
 // How batches were made: what the input, memory and IO rules ask of a run.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>

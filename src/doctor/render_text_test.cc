@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "doctor/golden_text.h"
 #include "doctor/layout.h"

@@ -12,6 +12,7 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>

@@ -2,6 +2,7 @@
 // under the sanitizers, too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 

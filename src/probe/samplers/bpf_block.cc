@@ -2,6 +2,7 @@
 // own tasks issued.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>

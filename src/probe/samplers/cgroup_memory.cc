@@ -6,6 +6,7 @@
 // figures. Out-of-memory kills are counted by v1 in the victim's group alone, so those of all
 // groups below the limit are added up. Sources: Linux
 // Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "probe/internal/helper_process.h"
 #include "probe/internal/nvml.h"
