@@ -10,6 +10,13 @@
 
 namespace bedplate::os {
 
+// False on a machine, or in a root folder of somebody's making, whose paths are closed to all users
+// but root: a test that gives up its rights would then find nothing.
+inline bool others_may_enter_root() {
+  return (std::filesystem::status("/").permissions() & std::filesystem::perms::others_exec) !=
+         std::filesystem::perms::none;
+}
+
 class TestFolder {
  public:
   TestFolder() {

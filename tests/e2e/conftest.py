@@ -34,3 +34,6 @@ def terminal(tmp_path):
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_other_users = pytest.mark.skipif(
+    not os.stat("/").st_mode & 0o001, reason="other users may not enter this machine's root folder"
+)

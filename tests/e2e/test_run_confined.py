@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from conftest import needs_root
+from conftest import needs_other_users, needs_root
 from support import BEDPLATE, finish, meta, only_run, read_until, run, start
 
 pytestmark = needs_root
@@ -122,6 +122,7 @@ def test_as_nobody(tmp_path):
         assert was_seen or why, name  # what could not be seen says why
 
 
+@needs_other_users
 def test_a_job_that_changes_its_user(tmp_path):
     result = run(
         "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", "id -u; sleep 1; exit 3", cwd=tmp_path

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import needs_root
+from conftest import needs_other_users, needs_root
 from support import BEDPLATE, bedplate, eventually, finish, meta, only_run, read_until, run, run_folders, start
 
 
@@ -172,6 +172,7 @@ def test_a_disk_that_fills_later_cuts_the_recording_short_and_not_the_job(tmp_pa
 
 
 @needs_root
+@needs_other_users
 def test_an_unwritable_folder_falls_back(tmp_path):
     # As nobody: root may write everywhere.
     closed, spare = tmp_path / "closed", tmp_path / "spare"
