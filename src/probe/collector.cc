@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/patient_mutex.h"
 #include "probe/internal/recorder.h"
 
 namespace bedplate::probe {
@@ -41,35 +42,6 @@ class FileSizeSignalHeld {
  private:
   sigset_t signal_;
   sigset_t before_;
-};
-
-// A std::timed_mutex, but for its pthread_mutex_clocklock(3), which ThreadSanitizer does not know:
-// it would call all that the mutex guards a race.
-class PatientMutex {
- public:
-  void lock() {
-    std::unique_lock lock(mutex_);
-    freed_.wait(lock, [this] { return !held_; });
-    held_ = true;
-  }
-
-  bool try_lock_for(std::chrono::nanoseconds patience) {
-    std::unique_lock lock(mutex_);
-    if (!freed_.wait_for(lock, patience, [this] { return !held_; })) return false;
-    held_ = true;
-    return true;
-  }
-
-  void unlock() {
-    const std::lock_guard lock(mutex_);
-    held_ = false;
-    freed_.notify_one();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  bool held_ = false;
 };
 
 }  // namespace

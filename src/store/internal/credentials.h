@@ -12,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/deadline.h"
+#include "base/patient_mutex.h"
 #include "os/per_process.h"
 #include "store/internal/http_client.h"
 
@@ -67,7 +67,7 @@ class CredentialChain {
 
  private:
   struct Kept {
-    std::timed_mutex mutex;
+    PatientMutex mutex;
     std::optional<Credentials> credentials;
   };
   Credentials look_up(Deadline deadline) const;
