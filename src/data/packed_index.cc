@@ -51,11 +51,6 @@ class PackedIndex : public ShardIndex {
 };
 
 template <typename T>
-std::uint32_t crc_of(const T& head) {
-  return crc32c(std::string_view(reinterpret_cast<const char*>(&head), offsetof(T, crc)));
-}
-
-template <typename T>
 std::span<std::byte> writable(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }

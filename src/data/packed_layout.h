@@ -2,7 +2,11 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
+
+#include "base/crc32c.h"
 
 namespace bedplate::data::packed {
 
@@ -57,6 +61,12 @@ struct Trailer {
   char magic[8];
 };
 static_assert(sizeof(Trailer) == 56);
+
+// What a head's own checksum has to be: that of the bytes before it.
+template <typename Head>
+std::uint32_t crc_of(const Head& head) {
+  return crc32c(std::string_view(reinterpret_cast<const char*>(&head), offsetof(Head, crc)));
+}
 
 constexpr std::uint64_t rounded_up(std::uint64_t at, std::uint64_t to) {
   return (at + to - 1) / to * to;

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <random>
 
@@ -11,6 +10,7 @@
 #include "data/packed_index.h"
 #include "data/packed_layout.h"
 #include "data/packed_writer.h"
+#include "data/test_bytes.h"
 #include "os/test_folder.h"
 #include "store/driver.h"
 
@@ -20,22 +20,6 @@ namespace {
 using store::ObjectInfo;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::string output_of(const std::string& command) {
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::string out;
-  char buffer[4096];
-  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
-  EXPECT_EQ(::pclose(pipe), 0) << command;
-  return out;
-}
 
 class Packed : public ::testing::Test {
  protected:

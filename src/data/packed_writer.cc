@@ -1,6 +1,5 @@
 #include "data/packed_writer.h"
 
-#include <cstddef>
 #include <cstring>
 
 #include "base/crc32c.h"
@@ -21,12 +20,6 @@ std::string_view bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-// What a head's own checksum covers.
-template <typename T>
-std::string_view before_crc(const T& head) {
-  return bytes_of(head).substr(0, offsetof(T, crc));
-}
-
 }  // namespace
 
 PackedWriter::PackedWriter(std::unique_ptr<store::ObjectWriter> out, Schema schema,
@@ -40,7 +33,7 @@ PackedWriter::PackedWriter(std::unique_ptr<store::ObjectWriter> out, Schema sche
   std::memcpy(header.magic, kHeaderMagic, sizeof header.magic);
   header.schema_bytes = static_cast<std::uint32_t>(json.size());
   header.header_bytes = static_cast<std::uint32_t>(rounded_up(sizeof header + json.size(), kPage));
-  header.crc = crc32c(json, crc32c(before_crc(header)));
+  header.crc = crc32c(json, crc_of(header));
   write(bytes_of(header));
   write(json);
   pad_to_page();
@@ -72,7 +65,7 @@ void PackedWriter::flush_block() {
   header.data_bytes = data_.size();
   header.records = static_cast<std::uint32_t>(table.size());
   header.table_crc = crc32c(bytes_of(table));
-  header.crc = crc32c(before_crc(header));
+  header.crc = crc_of(header);
   write(bytes_of(header));
   write(bytes_of(table));
   pad_to_page();
@@ -106,7 +99,7 @@ store::ObjectInfo PackedWriter::finish() {
   trailer.file_bytes = trailer.index_offset + places.size() + entries.size() + sizeof trailer;
   trailer.index_crc = crc32c(entries, crc32c(places));
   std::memcpy(trailer.magic, kTrailerMagic, sizeof trailer.magic);
-  trailer.crc = crc32c(before_crc(trailer));
+  trailer.crc = crc_of(trailer);
   write(places);
   write(entries);
   write(bytes_of(trailer));

@@ -176,6 +176,12 @@ void parse_pax(std::string_view content, TarExtended& extended) {
   }
 }
 
+void take_extended(const TarHeader& header, std::string_view content, TarExtended& extended) {
+  if (header.kind == TarHeader::Kind::kPax) parse_pax(content, extended);
+  if (header.kind == TarHeader::Kind::kLongName)
+    extended.name = content.substr(0, std::min(content.find('\0'), content.size()));
+}
+
 std::string make_tar_header(std::string_view name, std::int64_t size) {
   if (name.size() <= kName.length && size <= kMostOctal) return one_header(name, size, '0');
   std::string pax;

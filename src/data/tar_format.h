@@ -40,6 +40,9 @@ struct TarExtended {
 // Adds the content of a pax header ("27 path=…\n" …). Error{kCorrupt} when it is none.
 void parse_pax(std::string_view content, TarExtended& extended);
 
+// Of a header with this content; does nothing for those that say nothing of the next member.
+void take_extended(const TarHeader& header, std::string_view content, TarExtended& extended);
+
 // The headers of a regular file: one block, or three with a pax header for long names and sizes.
 // Owner 0, mode 0644, time 0: equal samples make equal archives.
 std::string make_tar_header(std::string_view name, std::int64_t size);

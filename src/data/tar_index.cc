@@ -88,9 +88,7 @@ class Members {
       const std::int64_t size = std::ssize(content);
       const std::int64_t data = at_ - size;
       at_ = std::min(data + padded_to_block(size), std::ssize(bytes_));
-      if (header.kind == TarHeader::Kind::kPax) parse_pax(text_of(content), extended);
-      if (header.kind == TarHeader::Kind::kLongName)
-        extended.name = text_of(content).substr(0, text_of(content).find('\0'));
+      take_extended(header, text_of(content), extended);
       if (header.kind != TarHeader::Kind::kMember) continue;
       member = {extended.name.value_or(header.name), member.begin, data, size, header.regular};
       return true;
@@ -161,11 +159,8 @@ class Scan {
       const std::int64_t size = is_member ? extended.size.value_or(header.size) : header.size;
       const std::int64_t data = at_ + kTarBlock;
       if (size > info_.size - data) break;
-      if (header.kind == TarHeader::Kind::kPax) parse_pax(text_of(bytes_at(data, size)), extended);
-      if (header.kind == TarHeader::Kind::kLongName) {
-        const std::string_view content = text_of(bytes_at(data, size));
-        extended.name = content.substr(0, std::min(content.find('\0'), content.size()));
-      }
+      if (!is_member && header.kind != TarHeader::Kind::kLongLink)
+        take_extended(header, text_of(bytes_at(data, size)), extended);
       if (is_member) {
         take({extended.name.value_or(header.name), begin, data, size, header.regular});
         extended = {};

@@ -1,7 +1,6 @@
 // WebDataset tars: written, indexed, read by GNU tar, written by it, cut off, damaged.
 #include <gmock/gmock.h>
 
-#include <cstdio>
 #include <fstream>
 #include <random>
 
@@ -10,6 +9,7 @@
 #include "data/tar_format.h"
 #include "data/tar_index.h"
 #include "data/tar_writer.h"
+#include "data/test_bytes.h"
 #include "os/durable_file.h"
 #include "os/test_folder.h"
 #include "store/driver.h"
@@ -21,21 +21,6 @@ using store::ObjectInfo;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Fields = std::vector<std::pair<std::string, std::string>>;
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-std::string output_of(const std::string& command) {
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::string out;
-  char buffer[4096];
-  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
-  EXPECT_EQ(::pclose(pipe), 0) << command;
-  return out;
-}
 
 class Tar : public ::testing::Test {
  protected:

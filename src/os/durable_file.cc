@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -56,12 +55,7 @@ void replace_durably(const std::filesystem::path& path, const Produce& produce) 
 constexpr std::string_view kTemporary = ".bedplate-tmp-";
 
 // Of this process and machine only: folders are shared by several machines.
-std::string temporary_name() {
-  std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random))
-    throw errno_error(errno, "cannot get a random name for a temporary file");
-  return fmt::format("{}{:016x}", kTemporary, random);
-}
+std::string temporary_name() { return fmt::format("{}{:016x}", kTemporary, random_bits()); }
 
 void sync_folder(const std::filesystem::path& folder) {
   const UniqueFd directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -82,6 +76,13 @@ int rename_to_new(const char* from, const char* to) {
 }
 
 }  // namespace
+
+std::uint64_t random_bits() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+    throw errno_error(errno, "cannot get random bits from the kernel");
+  return bits;
+}
 
 DurableFile::DurableFile(std::filesystem::path path)
     : path_(std::move(path)),

@@ -8,6 +8,7 @@
 // no temporary is left. Two writers of one path race: the last rename wins.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -49,6 +50,9 @@ class DurableFile {
   std::string temporary_;  // empty once it is in place
   UniqueFd fd_;
 };
+
+// 64 bits of the kernel's, for names and numbers that no other process or machine has.
+std::uint64_t random_bits();
 
 void write_durably(const std::filesystem::path& path, std::string_view bytes);
 

@@ -7,19 +7,19 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cstddef>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/text.h"
+#include "os/durable_file.h"
 #include "os/unique_fd.h"
 #include "store/driver.h"
 #include "store/internal/direct_reads.h"
@@ -38,27 +38,12 @@ struct Trailer {
   State state;
   std::int64_t size;      // bytes of the object
   std::uint64_t content;  // random, another one for each object that was written
-  std::uint64_t check;    // check_of() the above
+  std::uint32_t crc;      // CRC32C of the above
 };
-constexpr char kMagic[8] = {'B', 'P', 'B', 'L', 'O', 'C', 'K', '1'};
+constexpr char kMagic[8] = {'B', 'P', 'D', 'E', 'V', 'I', 'C', 'E'};
 
-// FNV-1a; a torn sector, no attacker, is what it has to find.
-std::uint64_t check_of(const Trailer& trailer) {
-  std::uint64_t sum = 0xcbf29ce484222325;
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(&trailer);
-  for (std::size_t i = 0; i < offsetof(Trailer, check); ++i) sum = (sum ^ bytes[i]) * 0x100000001b3;
-  return sum;
-}
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<std::byte[], Free>;
-
-Memory aligned_memory(std::size_t size) {
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(kBlock, size)));
-  if (!memory) throw std::bad_alloc();
-  return memory;
+std::uint32_t crc_of(const Trailer& trailer) {
+  return crc32c(std::string_view(reinterpret_cast<const char*>(&trailer), offsetof(Trailer, crc)));
 }
 
 class Device {
@@ -89,7 +74,7 @@ class Device {
 
   std::optional<Trailer> trailer() const {
     if (!holds_a_trailer()) return std::nullopt;
-    const Memory memory = aligned_memory(kBlock);
+    const AlignedMemory memory = aligned_memory(kBlock);
     RangeRead read{fd(), trailer_at(), {memory.get(), kBlock}};
     best_read_engine().read({&read, 1}, 1, Deadline::after(kDefaultTimeout));
     if (read.error != 0)
@@ -97,20 +82,20 @@ class Device {
     Trailer trailer;
     std::memcpy(&trailer, memory.get(), sizeof trailer);
     if (std::memcmp(trailer.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
-    if (trailer.check != check_of(trailer) || trailer.size < 0 || trailer.size > trailer_at())
+    if (trailer.crc != crc_of(trailer) || trailer.size < 0 || trailer.size > trailer_at())
       throw Error(Code::kCorrupt, "the last block of {} is damaged: it was Bedplate's", path_);
     return trailer;
   }
 
   void set_trailer(State state, std::int64_t size, std::uint64_t content) {
-    const Memory memory = aligned_memory(kBlock);
+    const AlignedMemory memory = aligned_memory(kBlock);
     std::memset(memory.get(), 0, kBlock);
     Trailer trailer{};
     std::memcpy(trailer.magic, kMagic, sizeof kMagic);
     trailer.state = state;
     trailer.size = size;
     trailer.content = content;
-    trailer.check = check_of(trailer);
+    trailer.crc = crc_of(trailer);
     std::memcpy(memory.get(), &trailer, sizeof trailer);
     write({memory.get(), kBlock}, trailer_at());
     flush();
@@ -148,8 +133,7 @@ class BlockWriter : public ObjectWriter {
       : key_(std::move(key)), device_(path, O_RDWR), buffer_(aligned_memory(kPiece)) {
     if (!device_.holds_a_trailer())
       throw Error(Code::kNoSpace, "{} is too small to hold an object", path);
-    if (::getrandom(&content_, sizeof content_, 0) != static_cast<ssize_t>(sizeof content_))
-      throw errno_error(errno, "cannot get a random number");
+    content_ = os::random_bits();
     device_.set_trailer(State::kWriting, 0, content_);
   }
 
@@ -188,7 +172,7 @@ class BlockWriter : public ObjectWriter {
 
   std::string key_;
   Device device_;
-  Memory buffer_;
+  AlignedMemory buffer_;
   std::size_t used_ = 0;  // of buffer_
   std::int64_t at_ = 0;   // a multiple of kBlock until commit()
   std::uint64_t content_ = 0;

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <vector>
 
@@ -14,11 +12,6 @@ namespace bedplate::store {
 namespace {
 
 constexpr std::size_t kMostMemory = 64 * kMiB;  // for one round; a single larger read exceeds it
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<std::byte[], Free>;
 
 constexpr std::size_t kMask = kDirectAlignment - 1;
 
@@ -48,6 +41,12 @@ void hand_over(const RangeRead& wide, RangeRead& read) {
 
 }  // namespace
 
+AlignedMemory aligned_memory(std::size_t size) {
+  AlignedMemory memory(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, size)));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
 void read_directly(const ReadEngine& engine, std::span<RangeRead> reads, int depth,
                    Deadline deadline) {
   while (!reads.empty()) {
@@ -58,9 +57,7 @@ void read_directly(const ReadEngine& engine, std::span<RangeRead> reads, int dep
       if (count > 0 && size + more > kMostMemory) break;
       size += more;
     }
-    const Memory memory(
-        static_cast<std::byte*>(size > 0 ? std::aligned_alloc(kDirectAlignment, size) : nullptr));
-    if (size > 0 && !memory) throw std::bad_alloc();
+    const AlignedMemory memory = size > 0 ? aligned_memory(size) : nullptr;
     std::vector<RangeRead> wide;
     std::size_t used = 0;
     for (const RangeRead& one : reads.first(count)) {
