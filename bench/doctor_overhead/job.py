@@ -1,10 +1,12 @@
-"""A DDP job of two ranks, each with DataLoader workers, that prints its own median step time as its last line.
+"""A DDP job of two ranks, each with DataLoader workers, that prints its own step times as its last line.
 
     torchrun --nproc-per-node 2 job.py --steps 300 --workers 4
+    bedplate run -- torchrun --nproc-per-node 2 job.py --steps 4000 --block 20   # watched and bare in blocks
+
+With --block the watching is switched off and on again within the one run (watch_switch.py).
 """
 import argparse
 import json
-import os
 import statistics
 import time
 
@@ -13,17 +15,21 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+import watch_switch
+
 
 class Vectors(Dataset):
     """Samples that cost little to make, so that the step is dominated by the model: float32 [width]."""
 
-    def __init__(self, count, width):
-        self.count, self.width = count, width
+    def __init__(self, count, width, switch):
+        self.count, self.width, self.switch = count, width, switch
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, index):
+        if self.switch:
+            self.switch.follow()
         generator = torch.Generator().manual_seed(index)
         return torch.randn(self.width, generator=generator)
 
@@ -34,6 +40,7 @@ def main():
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--block", type=int, default=0, help="steps in a block; 0: watched or not as a whole")
     args = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -42,11 +49,13 @@ def main():
     width = args.width
     model = torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width))
     model = DistributedDataParallel(model)
+    switch = watch_switch.Switch(model) if args.block else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    loader = DataLoader(Vectors((args.steps + 1) * args.batch, width), batch_size=args.batch, num_workers=args.workers,
+    loader = DataLoader(Vectors((args.steps + 1) * args.batch, width, switch), batch_size=args.batch, num_workers=args.workers,
                         persistent_workers=args.workers > 0)
     times, last, loss = [], None, None
-    for batch in loader:
+    began = time.perf_counter()
+    for step, batch in enumerate(loader):
         loss = (model(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -55,10 +64,17 @@ def main():
         if last is not None:
             times.append(now - last)
         last = now
+        if switch and (step + 1) % args.block == 0:
+            switch.turn(on=watch_switch.watched((step + 1) // args.block))
+            last = None
+    if switch:
+        switch.turn(on=True)
     if dist.get_rank() == 0:
         steady = times[len(times) // 10:]
-        print(json.dumps({"step_ms": statistics.median(steady) * 1e3, "mean_ms": statistics.fmean(steady) * 1e3,
-                          "loss": loss.item(), "pid": os.getpid()}))
+        result = {"step_ms": statistics.median(steady) * 1e3, "loss": loss.item()}
+        if switch:
+            result.update(times=times, bpf_ns=switch.bpf_ns(), seconds=time.perf_counter() - began)
+        print(json.dumps(result))
     dist.destroy_process_group()
 
 

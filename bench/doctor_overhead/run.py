@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What watching costs: the same job bare and under `bedplate run`, interleaved, medians and spread.
 
-    .venv/bin/python bench/doctor_overhead/run.py [--repeats 5] [--steps 300] [--workers 4] [--json FILE]
+    .venv/bin/python bench/doctor_overhead/run.py [--repeats 5] [--steps 300] [--workers 4] [--rounds 5] [--json FILE]
 
 Prints the step time of both, the change, Bedplate's own CPU time and memory, and the cost of one event. Results are
 checked while they are timed: the loss of every run must be the same to the last bit.
+
+Two runs of one job differ by several per cent where the machine is shared, so the change of the step is measured
+inside runs as well: in each of --rounds watched runs the watching goes off and on in blocks of steps (watch_switch.py).
 """
 import argparse
 import json
@@ -23,20 +26,67 @@ ROOT = HERE.parent.parent
 BIN = ROOT / ".venv/bin"
 
 
+def torchrun():
+    return [str(BIN / "torchrun"), "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
+            str(HERE / "job.py")]
+
+
+def run_checked(command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    if done.returncode != 0:
+        sys.exit(f"the job failed ({done.returncode}):\n{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def last_object(text):
+    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+
+
 def run_job(args, watched, folder):
-    job = [str(BIN / "torchrun"), "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-           str(HERE / "job.py"), "--steps", str(args.steps), "--workers", str(args.workers)]
+    job = [*torchrun(), "--steps", str(args.steps), "--workers", str(args.workers)]
     report = folder / "report.json"
     if watched:
         job = [str(args.bedplate), "run", "--quiet", "--out", str(folder / "run"), "--json", str(report), "--", *job]
-    done = subprocess.run(job, capture_output=True, text=True, timeout=600)
-    if done.returncode != 0:
-        sys.exit(f"the job failed ({done.returncode}):\n{done.stderr[-3000:]}")
-    line = next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
-    result = json.loads(line)
+    result = last_object(run_checked(job))
     if watched:
         result["own"] = json.loads(report.read_text())["own_cost"]
     return result
+
+
+BLOCK = 20     # steps
+SETTLING = 2   # steps at the head of a block that are not counted
+
+
+def in_blocks(args, folder):
+    """One watched run -> (changes of the step by each four blocks on, off, off, on; BPF's share of a processor)."""
+    job = [*torchrun(), "--steps", str(args.block_steps), "--workers", str(args.workers), "--block", str(BLOCK)]
+    result = last_object(run_checked([str(args.bedplate), "run", "--quiet", "--out", str(folder / "run"), "--", *job]))
+    per_block = BLOCK - 1  # the step across a switch has no time
+    times = result["times"][per_block:]  # the first block is the start
+    means = [statistics.fmean(times[at + SETTLING:at + per_block]) for at in range(0, len(times) - per_block + 1, per_block)]
+    changes = []
+    for at in range(3, len(means) - 3, 4):  # block 1 came first: at 3 begins a four of on off off on
+        on1, off1, off2, on2 = means[at:at + 4]
+        changes.append((on1 + on2) / (off1 + off2) - 1)
+    bpf = result["bpf_ns"]
+    return changes, bpf / 1e9 / result["seconds"] if bpf is not None else None
+
+
+class BpfStats:
+    """Lets the kernel count the run time of BPF programs while the block runs, where that is permitted."""
+
+    KNOB = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
+
+    def __enter__(self):
+        try:
+            self.before = self.KNOB.read_text()
+            self.KNOB.write_text("1")
+        except OSError:
+            self.before = None
+
+    def __exit__(self, *_):
+        if self.before is not None:
+            self.KNOB.write_text(self.before)
 
 
 def event_cost():
@@ -55,6 +105,10 @@ def processor():
     return platform.machine()
 
 
+def standard_error(values):
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else math.inf
+
+
 def spread(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
@@ -64,6 +118,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5, help="runs with the watching off and on in blocks")
+    parser.add_argument("--block-steps", type=int, default=2000, help="steps of each of them")
     parser.add_argument("--bedplate", default=BIN / "bedplate")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
@@ -78,11 +134,20 @@ def main():
                 shutil.rmtree(folder)
         print(f"repeat {repeat + 1}/{args.repeats}: bare {bare[-1]['step_ms']:.2f} ms, watched {watched[-1]['step_ms']:.2f} ms",
               file=sys.stderr)
+    changes, bpf = [], []
+    for round_ in range(args.rounds):
+        with tempfile.TemporaryDirectory(prefix="doctor-overhead-") as folder, BpfStats():
+            of_run, bpf_share = in_blocks(args, pathlib.Path(folder))
+        changes.append(of_run)
+        if bpf_share is not None:
+            bpf.append(bpf_share)
+        print(f"blocks {round_ + 1}/{args.rounds}: {statistics.fmean(of_run):+.2%} ± {standard_error(of_run):.2%}", file=sys.stderr)
+    fours = [change for of_run in changes for change in of_run]
     losses = {result["loss"] for result in bare + watched}
     if len(losses) != 1:
         sys.exit(f"the results differ: losses {sorted(losses)}")
 
-    changes = [w["step_ms"] / b["step_ms"] - 1 for b, w in zip(bare, watched)]
+    pairs = [w["step_ms"] / b["step_ms"] - 1 for b, w in zip(bare, watched)]
     own = [w["own"] for w in watched]
     summary = {
         "machine": f"{processor()}, {os.cpu_count()} processors, kernel {platform.release()}",
@@ -90,8 +155,12 @@ def main():
         "bare_step_ms": [b["step_ms"] for b in bare],
         "watched_step_ms": [w["step_ms"] for w in watched],
         "step_change": statistics.median(w["step_ms"] for w in watched) / statistics.median(b["step_ms"] for b in bare) - 1,
-        "step_change_pairs": changes,
-        "step_change_error": statistics.stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else math.inf,
+        "step_change_pairs": pairs,
+        "step_change_error": standard_error(pairs),
+        "blocks_step_change": statistics.fmean(fours) if fours else None,
+        "blocks_step_change_error": standard_error(fours),
+        "blocks_step_change_runs": [statistics.fmean(of_run) for of_run in changes],
+        "bpf_share_of_core": bpf,
         "own_cpu_share_of_core": [o["cpu_share_of_core"] for o in own],
         "own_max_rss_bytes": max(o["max_rss_bytes"] for o in own),
         "events": [o["events"] for o in own],
@@ -103,8 +172,14 @@ def main():
     print(f"job               2 ranks × {args.workers} workers, {args.steps} steps, n = {args.repeats}, interleaved; losses bitwise equal")
     print(f"step, bare        {spread(summary['bare_step_ms'])} ms")
     print(f"step, watched     {spread(summary['watched_step_ms'])} ms")
-    print(f"change            {summary['step_change']:+.2%} of the medians; mean of the pairs {statistics.fmean(changes):+.2%} ± "
-          f"{summary['step_change_error']:.2%} (standard error), pairs {min(changes):+.2%} … {max(changes):+.2%}")
+    print(f"change, run by run {summary['step_change']:+.2%} of the medians; mean of the pairs {statistics.fmean(pairs):+.2%} ± "
+          f"{summary['step_change_error']:.2%} (standard error), pairs {min(pairs):+.2%} … {max(pairs):+.2%}")
+    if fours:
+        runs = summary["blocks_step_change_runs"]
+        print(f"change, in blocks  {summary['blocks_step_change']:+.2%} ± {summary['blocks_step_change_error']:.2%} (standard error of {len(fours)} fours of "
+              f"{BLOCK} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
+    if bpf:
+        print(f"BPF programs      {statistics.median(bpf):.2%} of one core")
     print(f"own CPU           {statistics.median(summary['own_cpu_share_of_core']):.2%} of one core")
     print(f"own memory        {summary['own_max_rss_bytes'] / 2**20:.1f} MiB at most")
     for name, cost in summary["event_ns"].items():

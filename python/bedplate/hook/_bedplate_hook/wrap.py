@@ -38,7 +38,7 @@ def replace(owner, name, make, hook):
         wrapper.__name__ = name
     setattr(wrapper, _ORIGINAL, original)
     setattr(owner, name, wrapper)
-    _replaced.append((name, original, wrapper))
+    _replaced.append((owner, name, original, wrapper))
     ring.note_active(hook)
     return True
 
@@ -49,6 +49,6 @@ def mend_aliases():
         names = getattr(module, "__dict__", None)
         if not names or not str(names.get("__name__", "")).startswith(("torch", "__main__")):
             continue
-        for name, original, wrapper in _replaced:
+        for _owner, name, original, wrapper in _replaced:
             if names.get(name) is original:
                 names[name] = wrapper
