@@ -43,7 +43,8 @@ struct Rule {
   std::string_view id;     // as in the catalogue, used in JSON
   std::string_view title;  // "the cgroup's CPU quota stops the job"
   Layer layer;
-  // Signals (sampler names, "hook") without which it cannot judge; "a|b" is satisfied by either.
+  // Signals (sampler names, "hook", "steps") without which it cannot judge; "a|b" is satisfied by
+  // either.
   std::span<const std::string_view> needs;
   std::span<const std::string_view> look_alikes;  // rule ids
   std::span<const Threshold> thresholds;

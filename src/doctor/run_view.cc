@@ -79,6 +79,7 @@ double RunView::threshold(std::string_view key) const {
 
 bool RunView::seen(std::string_view name) const {
   for (const std::string_view one : split(name, '|')) {
+    if (one == "steps" && has_steps_) return true;
     const auto it = signals_.find(one);
     if (it != signals_.end() && it->second->seen) return true;
   }
@@ -91,6 +92,10 @@ std::string RunView::why_not_seen(std::string_view name) const {
     const auto it = signals_.find(one);
     const bool known = it != signals_.end() && !it->second->why.empty();
     if (!out.empty()) out += "; ";
+    if (one == "steps") {
+      out += "steps: none were seen";
+      continue;
+    }
     out += fmt::format("{}: {}", one, known ? it->second->why : "not recorded in this run");
   }
   return out;

@@ -77,6 +77,22 @@ bool is_request(int signal) {
          signal == SIGQUIT;
 }
 
+// A message in one line of at most `most` bytes, whole characters. An exception that crossed a
+// process brings the other side's traceback along: its first and its last line say what happened.
+std::string brief(std::string_view message, std::size_t most) {
+  std::string_view first;
+  std::string_view last;
+  for (const std::string_view line : split(message, '\n')) {
+    if (trim(line).empty()) continue;
+    if (first.empty()) first = trim(line);
+    last = trim(line);
+  }
+  std::string text = first == last ? std::string(first) : fmt::format("{} … {}", first, last);
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
+  return text.substr(0, most) + "…";
+}
+
 std::string last_line_of_code(std::string_view traceback) {
   std::string found;
   for (const std::string_view line : split(traceback, '\n')) {
@@ -209,7 +225,7 @@ std::string title(const RunView& run, const Death& death) {
   if (death.out_of_memory) return fmt::format("{} was killed because memory ran out", who);
   if (death.signal > 0) return fmt::format("{} was killed by {}", who, signal_name(death.signal));
   if (!death.type.empty())
-    return fmt::format("{} died of {}: {}", who, death.type, death.message.substr(0, 160));
+    return fmt::format("{} died of {}: {}", who, death.type, brief(death.message, 160));
   return fmt::format("{} ended with exit code {}", who, death.code);
 }
 
@@ -275,7 +291,7 @@ std::optional<Finding> check(const RunView& run) {
                               run.label(first->pid), first->code, at));
   if (!first->type.empty())
     f.evidence.push_back(
-        cite("hook: excepthook", "{}: {}", first->type, first->message.substr(0, 300)));
+        cite("hook: excepthook", "{}: {}", first->type, brief(first->message, 300)));
   if (!first->traceback.empty())
     f.evidence.push_back(cite("hook: excepthook", "{}", first->traceback));
   if (first->signal == SIGKILL) {

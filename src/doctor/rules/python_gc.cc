@@ -111,7 +111,7 @@ std::optional<std::string> rule_out(const RunView& run) {
   return fmt::format("collections took {} of the step", human_share(share));
 }
 
-constexpr std::string_view kNeeds[] = {"hook"};
+constexpr std::string_view kNeeds[] = {"hook", "steps"};
 constexpr std::string_view kLookAlikes[] = {"checkpoint_stall"};
 constexpr Threshold kThresholds[] = {
     {"python_gc.share", 0.05, "share", "of step time: [own] tuned on healthy runs"},

@@ -154,6 +154,29 @@ TEST(Crash, AnExceptionIsQuotedWithItsLine) {
   EXPECT_THAT(f.fix, testing::HasSubstr("File \"train.py\", line 17"));
 }
 
+TEST(Crash, AnExceptionOfAWorkerIsToldByItsFirstAndLastLine) {
+  auto run = died(0, 1 << 8);
+  run.data().notes.push_back(
+      {100, 9 * kSecond, "exception",
+       R"({"type":"KeyError","message":"Caught KeyError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File \"x.py\", line 3, in f\nKeyError: 'label'\n","traceback":""})"});
+  EXPECT_EQ(judge(run.build()).findings.at(0).title,
+            "rank 0 (pid 100) died of KeyError: Caught KeyError in DataLoader worker process 0. … "
+            "KeyError: 'label'");
+}
+
+TEST(Crash, ALongMessageIsCutBetweenCharacters) {
+  for (const char* filler : {"", "x", "xx"}) {
+    std::string message = filler;
+    for (int i = 0; i < 200; ++i) message += "号";
+    auto run = died(0, 1 << 8);
+    run.data().notes.push_back({100, 9 * kSecond, "exception",
+                                fmt::format(R"({{"type":"ValueError","message":"{}"}})", message)});
+    const std::string title = judge(run.build()).findings.at(0).title;
+    EXPECT_THAT(title, testing::EndsWith("号…"));
+    EXPECT_EQ(to_utf8(title), title);
+  }
+}
+
 TEST(Crash, AnAnswerToAnotherDeathIsNotTheCauseEvenWhenItIsToldFirst) {
   auto run = died(1, 7 << 8);
   run.data().notes.back().t = kSecond;
