@@ -17,8 +17,12 @@ using namespace packed;
 
 class PackedIndex : public ShardIndex {
  public:
-  PackedIndex(Schema schema, std::vector<std::uint64_t> places, std::vector<Entry> entries)
-      : schema_(std::move(schema)), places_(std::move(places)), entries_(std::move(entries)) {}
+  PackedIndex(store::ObjectInfo shard, Schema schema, std::vector<std::uint64_t> places,
+              std::vector<Entry> entries)
+      : ShardIndex(std::move(shard)),
+        schema_(std::move(schema)),
+        places_(std::move(places)),
+        entries_(std::move(entries)) {}
 
   std::int64_t samples() const override { return std::ssize(entries_); }
 
@@ -27,16 +31,19 @@ class PackedIndex : public ShardIndex {
     return {static_cast<std::int64_t>(places_[at]), entries_[at].bytes, entries_[at].crc};
   }
 
-  void fields(std::int64_t, std::span<const std::byte> raw,
-              std::vector<Field>& fields) const override {
+  void unpack(std::int64_t, std::span<const std::byte> raw, Sample& out) const override {
     Schema::Values values;
     schema_.parse(raw, values);
-    fields.clear();
+    out.clear();
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Column& column = schema_.columns()[i];
-      fields.push_back(
+      out.fields.push_back(
           {column.name, column.dtype, Schema::shape_of(column, values[i].size()), values[i]});
     }
+  }
+
+  std::optional<FixedPlace> fixed_place(std::string_view field) const override {
+    return schema_.fixed_place(field);
   }
 
   std::int64_t memory_bytes() const override {
@@ -191,7 +198,7 @@ class Opening {
   }
 
   std::shared_ptr<const ShardIndex> make() {
-    return std::make_shared<PackedIndex>(std::move(schema_), std::move(places_),
+    return std::make_shared<PackedIndex>(info_, std::move(schema_), std::move(places_),
                                          std::move(entries_));
   }
 

@@ -51,14 +51,14 @@ class Packed : public ::testing::Test {
       std::vector<std::byte> raw(static_cast<std::size_t>(extent.bytes));
       store::read_exactly(*place_.store, {.key = info.key, .offset = extent.offset, .into = raw});
       EXPECT_EQ(crc32c(raw), extent.crc);
-      std::vector<Field> fields;
-      index.fields(i, raw, fields);
-      EXPECT_EQ(fields.size(), 2u);
-      EXPECT_EQ(fields[0].name, "text");
+      Sample sample;
+      index.unpack(i, raw, sample);
+      EXPECT_EQ(sample.fields.size(), 2u);
+      EXPECT_EQ(sample.fields[0].name, "text");
       std::int32_t number = -1;
-      std::memcpy(&number, fields[1].bytes.data(), sizeof number);
+      std::memcpy(&number, sample.fields[1].bytes.data(), sizeof number);
       EXPECT_EQ(number, i);
-      out.push_back(text_of(fields[0].bytes));
+      out.push_back(text_of(sample.fields[0].bytes));
     }
     return out;
   }
@@ -186,9 +186,9 @@ TEST_F(Packed, NoFlippedBitIsReadAsIfItWereNot) {
         std::vector<std::byte> raw(static_cast<std::size_t>(extent.bytes));
         store::read_exactly(*place_.store, {.key = info.key, .offset = extent.offset, .into = raw});
         if (crc32c(raw) != *extent.crc) continue;  // found
-        std::vector<Field> fields;
-        index->fields(i, raw, fields);
-        ASSERT_EQ(text_of(fields[0].bytes), written[static_cast<std::size_t>(i)]) << at;
+        Sample sample;
+        index->unpack(i, raw, sample);
+        ASSERT_EQ(text_of(sample.fields[0].bytes), written[static_cast<std::size_t>(i)]) << at;
       }
     } catch (const Error& error) {
       ASSERT_TRUE(error.code() == Code::kCorrupt || error.code() == Code::kUnsupported)

@@ -170,6 +170,20 @@ void Schema::parse(std::span<const std::byte> record, Values& values) const {
                 at);
 }
 
+std::optional<FixedPlace> Schema::fixed_place(std::string_view column) const {
+  std::size_t at = variable_ * sizeof(std::uint32_t);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (layouts_[i].variable) return std::nullopt;
+    at = rounded(at, layouts_[i].align);
+    if (columns_[i].name == column) {
+      return FixedPlace{static_cast<std::int64_t>(at), static_cast<std::int64_t>(layouts_[i].unit),
+                        columns_[i].dtype, columns_[i].shape};
+    }
+    at += layouts_[i].unit;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::int64_t> Schema::shape_of(const Column& column, std::size_t bytes) {
   if (is_bytes(column.dtype)) return {static_cast<std::int64_t>(bytes)};
   std::vector<std::int64_t> shape = column.shape;

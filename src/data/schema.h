@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,6 +51,14 @@ struct Column {
 };
 constexpr std::int64_t kAny = -1;
 
+// Where a column lies inside the bytes of every sample.
+struct FixedPlace {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  Dtype dtype = Dtype::kBytes;
+  std::vector<std::int64_t> shape = {};
+};
+
 class Schema {
  public:
   Schema() = default;
@@ -70,6 +79,8 @@ class Schema {
   void append(std::span<const std::span<const std::byte>> values, std::string& record) const;
   // Error{kCorrupt} for bytes that are no record of this schema. Views into `record`.
   void parse(std::span<const std::byte> record, Values& values) const;
+  // nullopt for a column of variable length, one behind such a column, and an unknown name.
+  std::optional<FixedPlace> fixed_place(std::string_view column) const;
   // Elements in each dimension of a value of so many bytes.
   static std::vector<std::int64_t> shape_of(const Column& column, std::size_t bytes);
 

@@ -14,12 +14,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-struct Sample {
+struct Entry {
   std::uint64_t offset;
   std::uint32_t bytes;
   std::uint32_t crc;
 };
-static_assert(sizeof(Sample) == 16);
+static_assert(sizeof(Entry) == 16);
 
 // The version's bytes follow, then the samples.
 struct SidecarHeader {
@@ -38,27 +38,26 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 class Index : public TarIndex {
  public:
-  Index(std::vector<Sample> samples, std::int64_t archive_bytes, std::string version)
-      : samples_(std::move(samples)), archive_bytes_(archive_bytes), version_(std::move(version)) {}
+  Index(std::vector<Entry> samples, store::ObjectInfo archive)
+      : TarIndex(std::move(archive)), samples_(std::move(samples)) {}
 
   std::int64_t samples() const override { return std::ssize(samples_); }
   Extent extent(std::int64_t sample) const override {
-    const Sample& one = samples_[static_cast<std::size_t>(sample)];
+    const Entry& one = samples_[static_cast<std::size_t>(sample)];
     return {static_cast<std::int64_t>(one.offset), one.bytes, one.crc};
   }
-  void fields(std::int64_t sample, std::span<const std::byte> raw,
-              std::vector<Field>& fields) const override;
+  void unpack(std::int64_t sample, std::span<const std::byte> raw, Sample& out) const override;
   std::int64_t memory_bytes() const override {
-    return static_cast<std::int64_t>(samples_.capacity() * sizeof(Sample));
+    return static_cast<std::int64_t>(samples_.capacity() * sizeof(Entry));
   }
 
   std::string sidecar() const override {
     SidecarHeader header{};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
-    header.archive_bytes = static_cast<std::uint64_t>(archive_bytes_);
+    header.archive_bytes = static_cast<std::uint64_t>(object_.size);
     header.samples = samples_.size();
-    header.version_bytes = static_cast<std::uint32_t>(version_.size());
-    std::string rest = version_;
+    header.version_bytes = static_cast<std::uint32_t>(object_.version.size());
+    std::string rest = object_.version;
     rest += text_of(std::as_bytes(std::span(samples_)));
     const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
     header.crc = crc32c(rest, crc32c(head.substr(0, offsetof(SidecarHeader, crc))));
@@ -66,9 +65,7 @@ class Index : public TarIndex {
   }
 
  private:
-  std::vector<Sample> samples_;
-  std::int64_t archive_bytes_;
-  std::string version_;
+  std::vector<Entry> samples_;
 };
 
 // The members in a piece of an archive, one after the other.
@@ -108,16 +105,17 @@ class Members {
   std::int64_t at_ = 0;
 };
 
-void Index::fields(std::int64_t, std::span<const std::byte> raw, std::vector<Field>& fields) const {
-  fields.clear();
+void Index::unpack(std::int64_t, std::span<const std::byte> raw, Sample& out) const {
+  out.clear();
   Members members(raw);
   TarMember member;
   while (members.next(member)) {
     if (!member.regular || !split_tar_name(member.name)) continue;
     const auto content =
         raw.subspan(static_cast<std::size_t>(member.data), static_cast<std::size_t>(member.size));
-    const std::string_view field = split_tar_name(member.name)->field;
-    fields.push_back({std::string(field), Dtype::kBytes, {member.size}, content});
+    const auto [key, field] = *split_tar_name(member.name);
+    out.key = key;
+    out.fields.push_back({std::string(field), Dtype::kBytes, {member.size}, content});
   }
 }
 
@@ -139,7 +137,7 @@ class Scan {
       throw Error(error.code(), "{} in {}, near byte {}: {}", to_utf8(info_.key), store_.url(), at_,
                   error.what());
     }
-    return std::make_shared<Index>(std::move(samples_), info_.size, info_.version);
+    return std::make_shared<Index>(std::move(samples_), info_);
   }
 
  private:
@@ -229,7 +227,7 @@ class Scan {
   std::int64_t at_ = 0;
   std::vector<std::byte> window_;
   std::int64_t window_begin_ = 0;
-  std::vector<Sample> samples_;
+  std::vector<Entry> samples_;
   // The sample whose members are coming.
   bool open_ = false;
   std::string key_;
@@ -258,21 +256,20 @@ std::shared_ptr<const TarIndex> open_tar_sidecar(std::string_view sidecar,
   const std::string_view head = sidecar.substr(0, offsetof(SidecarHeader, crc));
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
       header.crc != crc32c(rest, crc32c(head)) || header.version_bytes > rest.size() ||
-      (rest.size() - header.version_bytes) % sizeof(Sample) != 0 ||
-      (rest.size() - header.version_bytes) / sizeof(Sample) != header.samples)
+      (rest.size() - header.version_bytes) % sizeof(Entry) != 0 ||
+      (rest.size() - header.version_bytes) / sizeof(Entry) != header.samples)
     throw corrupt();
   if (header.archive_bytes != static_cast<std::uint64_t>(info.size) ||
       rest.substr(0, header.version_bytes) != info.version)
     return nullptr;
-  std::vector<Sample> samples(header.samples);
+  std::vector<Entry> samples(header.samples);
   if (!samples.empty())
-    std::memcpy(samples.data(), rest.data() + header.version_bytes,
-                samples.size() * sizeof(Sample));
-  for (const Sample& one : samples) {
+    std::memcpy(samples.data(), rest.data() + header.version_bytes, samples.size() * sizeof(Entry));
+  for (const Entry& one : samples) {
     if (one.offset > header.archive_bytes || one.bytes > header.archive_bytes - one.offset)
       throw corrupt();
   }
-  return std::make_shared<Index>(std::move(samples), info.size, info.version);
+  return std::make_shared<Index>(std::move(samples), info);
 }
 
 }  // namespace bedplate::data

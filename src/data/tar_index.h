@@ -1,25 +1,30 @@
 // Samples of a WebDataset tar: neighbouring members whose names agree up to the first dot.
 //
-//   const auto index = scan_tar(store, info);            // one sequential read, checksums on the
-//   way const std::string sidecar = index->sidecar();         // to keep beside the archive const
-//   auto again = open_tar_sidecar(sidecar, info);   // nullptr when it is of another archive
+//   const auto index = scan_tar(store, info);        // one sequential read, checksums on the way
+//   const std::string sidecar = index->sidecar();    // to keep beside the archive
+//   auto again = open_tar_sidecar(sidecar, info);    // nullptr when it is of another archive
 //
 // A sample's extent reaches from its first member's header to its last member's content, so that
-// one read brings all of it, and fields() finds the members in it. 16 bytes of memory a sample.
+// one read brings all of it, and unpack() finds the members in it. 16 bytes of memory a sample.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/units.h"
 #include "data/packed_index.h"
 #include "data/shard_index.h"
 #include "store/store.h"
 
 namespace bedplate::data {
 
+constexpr std::string_view kTarSidecarSuffix = ".bpidx";
+constexpr std::int64_t kMostSidecarBytes = 4 * kGiB;
+
 class TarIndex : public ShardIndex {
  public:
+  using ShardIndex::ShardIndex;
   virtual std::string sidecar() const = 0;
 };
 

@@ -44,10 +44,11 @@ class Tar : public ::testing::Test {
       std::vector<std::byte> raw(static_cast<std::size_t>(extent.bytes));
       store::read_exactly(*place_.store, {.key = info.key, .offset = extent.offset, .into = raw});
       EXPECT_EQ(crc32c(raw), extent.crc);
-      std::vector<Field> fields;
-      index.fields(i, raw, fields);
+      Sample sample;
+      index.unpack(i, raw, sample);
       out.emplace_back();
-      for (const Field& field : fields) out.back().emplace_back(field.name, text_of(field.bytes));
+      for (const Field& field : sample.fields)
+        out.back().emplace_back(field.name, text_of(field.bytes));
     }
     return out;
   }

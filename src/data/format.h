@@ -1,0 +1,39 @@
+// A format in which samples lie: how it is recognised and opened.
+//
+// A format is one file under formats/ that ends in a Format, and one line in CMakeLists.txt;
+// format_conformance_test.cc runs over all of them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "data/packed_index.h"
+#include "data/shard_index.h"
+#include "store/store.h"
+
+namespace bedplate::data {
+
+struct ShardOptions {
+  CutOff cut_off = CutOff::kRefuse;
+  Nanos timeout = 600 * kSecond;  // for one shard; a tar without a sidecar is read whole
+};
+
+struct Format {
+  std::string_view name;     // "webdataset"
+  std::string_view summary;  // one line for --help
+  // Whether an object is a shard of this format, by its name alone.
+  bool (*is_shard)(std::string_view key);
+  // Errors as those of open_packed().
+  std::shared_ptr<const ShardIndex> (*open)(const std::shared_ptr<store::Store>& store,
+                                            const store::ObjectInfo& shard,
+                                            const ShardOptions& options);
+};
+std::span<const Format* const> all_formats();
+
+// Error{kInvalid}, naming the nearest, when there is none of this name.
+const Format& format_of_name(std::string_view name);
+// nullptr when no format claims the object.
+const Format* format_of_shard(std::string_view key);
+
+}  // namespace bedplate::data
