@@ -41,6 +41,7 @@ def main():
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--block", type=int, default=0, help="steps in a block; 0: watched or not as a whole")
+    parser.add_argument("--parts", default="hook,collector", help="what a block without watching is without")
     args = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -49,21 +50,22 @@ def main():
     width = args.width
     model = torch.nn.Sequential(torch.nn.Linear(width, 2 * width), torch.nn.GELU(), torch.nn.Linear(2 * width, width))
     model = DistributedDataParallel(model)
-    switch = watch_switch.Switch(model) if args.block else None
+    switch = watch_switch.Switch(model, args.parts.split(",")) if args.block else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     loader = DataLoader(Vectors((args.steps + 1) * args.batch, width, switch), batch_size=args.batch, num_workers=args.workers,
                         persistent_workers=args.workers > 0)
-    times, last, loss = [], None, None
+    times, cpu, last, last_cpu, loss = [], [], None, None, None
     began = time.perf_counter()
     for step, batch in enumerate(loader):
         loss = (model(batch) - batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        now = time.perf_counter()
+        now, now_cpu = time.perf_counter(), time.process_time()
         if last is not None:
             times.append(now - last)
-        last = now
+            cpu.append(now_cpu - last_cpu)
+        last, last_cpu = now, now_cpu
         if switch and (step + 1) % args.block == 0:
             switch.turn(on=watch_switch.watched((step + 1) // args.block))
             last = None
@@ -73,7 +75,7 @@ def main():
         steady = times[len(times) // 10:]
         result = {"step_ms": statistics.median(steady) * 1e3, "loss": loss.item()}
         if switch:
-            result.update(times=times, bpf_ns=switch.bpf_ns(), seconds=time.perf_counter() - began)
+            result.update(times=times, cpu=cpu, bpf_ns=switch.bpf_ns(), seconds=time.perf_counter() - began)
         print(json.dumps(result))
     dist.destroy_process_group()
 

@@ -58,18 +58,24 @@ SETTLING = 2   # steps at the head of a block that are not counted
 
 
 def in_blocks(args, folder):
-    """One watched run -> (changes of the step by each four blocks on, off, off, on; BPF's share of a processor)."""
-    job = [*torchrun(), "--steps", str(args.block_steps), "--workers", str(args.workers), "--block", str(BLOCK)]
+    """One watched run -> changes by each four blocks on, off, off, on of the step's wall time and of rank 0's CPU time,
+    and BPF's share of a processor."""
+    job = [*torchrun(), "--steps", str(args.block_steps), "--workers", str(args.workers), "--block", str(BLOCK), "--parts", args.parts]
     result = last_object(run_checked([str(args.bedplate), "run", "--quiet", "--out", str(folder / "run"), "--", *job]))
-    per_block = BLOCK - 1  # the step across a switch has no time
-    times = result["times"][per_block:]  # the first block is the start
+    bpf = result["bpf_ns"]
+    return changes_of(result["times"]), changes_of(result["cpu"]), bpf / 1e9 / result["seconds"] if bpf is not None else None
+
+
+def changes_of(times):
+    """A time for each step but the first of each block -> the relative change by each four blocks on, off, off, on."""
+    per_block = BLOCK - 1
+    times = times[per_block:]  # the first block is the start
     means = [statistics.fmean(times[at + SETTLING:at + per_block]) for at in range(0, len(times) - per_block + 1, per_block)]
     changes = []
     for at in range(3, len(means) - 3, 4):  # block 1 came first: at 3 begins a four of on off off on
         on1, off1, off2, on2 = means[at:at + 4]
         changes.append((on1 + on2) / (off1 + off2) - 1)
-    bpf = result["bpf_ns"]
-    return changes, bpf / 1e9 / result["seconds"] if bpf is not None else None
+    return changes
 
 
 class BpfStats:
@@ -120,6 +126,7 @@ def main():
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5, help="runs with the watching off and on in blocks")
     parser.add_argument("--block-steps", type=int, default=2000, help="steps of each of them")
+    parser.add_argument("--parts", default="hook,collector", help="what is switched off and on: hook, collector or both")
     parser.add_argument("--bedplate", default=BIN / "bedplate")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
@@ -134,15 +141,19 @@ def main():
                 shutil.rmtree(folder)
         print(f"repeat {repeat + 1}/{args.repeats}: bare {bare[-1]['step_ms']:.2f} ms, watched {watched[-1]['step_ms']:.2f} ms",
               file=sys.stderr)
-    changes, bpf = [], []
+    changes, cpu_changes, bpf = [], [], []
     for round_ in range(args.rounds):
         with tempfile.TemporaryDirectory(prefix="doctor-overhead-") as folder, BpfStats():
-            of_run, bpf_share = in_blocks(args, pathlib.Path(folder))
+            of_run, of_cpu, bpf_share = in_blocks(args, pathlib.Path(folder))
         changes.append(of_run)
+        cpu_changes += of_cpu
         if bpf_share is not None:
             bpf.append(bpf_share)
         print(f"blocks {round_ + 1}/{args.rounds}: {statistics.fmean(of_run):+.2%} ± {standard_error(of_run):.2%}", file=sys.stderr)
     fours = [change for of_run in changes for change in of_run]
+    if not bare:
+        return print(f"change, in blocks  {statistics.fmean(fours):+.2%} ± {standard_error(fours):.2%}; rank 0's CPU time "
+                     f"{statistics.fmean(cpu_changes):+.2%} ± {standard_error(cpu_changes):.2%} ({args.parts}; {len(fours)} fours)")
     losses = {result["loss"] for result in bare + watched}
     if len(losses) != 1:
         sys.exit(f"the results differ: losses {sorted(losses)}")
@@ -160,6 +171,8 @@ def main():
         "blocks_step_change": statistics.fmean(fours) if fours else None,
         "blocks_step_change_error": standard_error(fours),
         "blocks_step_change_runs": [statistics.fmean(of_run) for of_run in changes],
+        "blocks_cpu_change": statistics.fmean(cpu_changes) if cpu_changes else None,
+        "blocks_cpu_change_error": standard_error(cpu_changes),
         "bpf_share_of_core": bpf,
         "own_cpu_share_of_core": [o["cpu_share_of_core"] for o in own],
         "own_max_rss_bytes": max(o["max_rss_bytes"] for o in own),
@@ -178,6 +191,7 @@ def main():
         runs = summary["blocks_step_change_runs"]
         print(f"change, in blocks  {summary['blocks_step_change']:+.2%} ± {summary['blocks_step_change_error']:.2%} (standard error of {len(fours)} fours of "
               f"{BLOCK} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
+        print(f"CPU time of a rank {summary['blocks_cpu_change']:+.2%} ± {summary['blocks_cpu_change_error']:.2%}, in the same blocks")
     if bpf:
         print(f"BPF programs      {statistics.median(bpf):.2%} of one core")
     print(f"own CPU           {statistics.median(summary['own_cpu_share_of_core']):.2%} of one core")

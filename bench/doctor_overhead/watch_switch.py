@@ -89,14 +89,17 @@ def _bpf_ns(pids):
 class Switch:
     """One for each rank; its loader workers follow through a shared byte."""
 
-    def __init__(self, model):
+    def __init__(self, model, parts):
         self.model = model
+        self.parts = parts
         self.flag = mmap.mmap(-1, 1)
         self.flag[0] = 1
-        self.watchers = _watchers() if dist.get_rank() == 0 else []
+        self.watchers = _watchers() if dist.get_rank() == 0 and "collector" in parts else []
         self.hooks = {}
 
     def follow(self):
+        if "hook" not in self.parts:
+            return
         hook = self.hooks.get(os.getpid())
         if hook is None:
             hook = self.hooks[os.getpid()] = _Hook()
@@ -106,7 +109,8 @@ class Switch:
         """Called by every rank after the same step; the next step starts only when all have switched."""
         self.flag[0] = on
         self.follow()
-        self.model._set_ddp_runtime_logging_sample_rate(1 if on else NEVER)
+        if "hook" in self.parts:
+            self.model._set_ddp_runtime_logging_sample_rate(1 if on else NEVER)
         for pid in self.watchers:
             os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
         dist.barrier()

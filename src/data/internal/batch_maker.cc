@@ -1,0 +1,333 @@
+#include "data/internal/batch_maker.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/permutation.h"
+
+namespace bedplate::data {
+namespace {
+
+constexpr std::size_t kMostTold = 100;  // bad samples
+constexpr std::int64_t kArenaAlign = 16;
+
+Nanos thread_cpu_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+// Errors of the sample's own; others are of the machine or of the caller, and no sample's fault.
+bool is_of_the_sample(const Error& error) {
+  return error.code() == Code::kCorrupt || error.code() == Code::kIo ||
+         error.code() == Code::kNotFound;
+}
+
+Collator collator_of(const Source& source, const LoaderOptions& options) {
+  if (options.decode) {
+    if (!options.fields.empty())
+      throw Error(Code::kInvalid, "fields and a decode function exclude each other");
+    Sample nothing;
+    nothing.fields.push_back({.name = "none", .dtype = Dtype::kBytes, .shape = {0}, .bytes = {}});
+    return Collator({}, nothing);
+  }
+  const Dataset& first = source.dataset(0);
+  for (std::int64_t i = 0;; ++i) {
+    try {
+      return Collator(options.fields, first.get(i, Deadline::after(options.read_timeout)));
+    } catch (const Error& error) {
+      const bool go_on = options.on_bad == OnBad::kSkip && is_of_the_sample(error);
+      if (!go_on || i == options.most_skipped || i + 1 == first.samples()) throw;
+    }
+  }
+}
+
+}  // namespace
+
+// --- what threads share -----------------------------------------------------------------------
+
+LoaderShared::LoaderShared(std::shared_ptr<const Source> source, LoaderOptions options)
+    : source_(std::move(source)),
+      options_(std::move(options)),
+      collator_(collator_of(*source_, options_)),
+      parts_(source_->parts()) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Dataset& dataset = source_->dataset(i);
+    parts_[i].into_rows = std::make_unique<std::atomic<std::int8_t>[]>(dataset.shards().size());
+    if (options_.verify == Verify::kFirst) {
+      parts_[i].checked = std::make_unique<std::atomic<std::uint64_t>[]>(
+          static_cast<std::size_t>(dataset.samples() + 63) / 64);
+    }
+  }
+}
+
+bool LoaderShared::reads_into_rows(std::size_t part, std::size_t shard) {
+  std::atomic<std::int8_t>& known = parts_[part].into_rows[shard];
+  std::int8_t answer = known.load(std::memory_order_relaxed);
+  if (answer == 0) {
+    const ShardIndex& index = *source_->dataset(part).shards()[shard].index;
+    answer = !options_.decode && collator_.whole_record(index) ? 2 : 1;
+    known.store(answer, std::memory_order_relaxed);
+  }
+  return answer == 2;
+}
+
+bool LoaderShared::checks(std::size_t part, std::int64_t sample) const {
+  if (options_.verify != Verify::kFirst) return options_.verify == Verify::kAlways;
+  const auto at = static_cast<std::uint64_t>(sample);
+  return (parts_[part].checked[at / 64].load(std::memory_order_relaxed) >> at % 64 & 1) == 0;
+}
+
+void LoaderShared::checked(std::size_t part, std::int64_t sample) {
+  if (options_.verify != Verify::kFirst) return;
+  const auto at = static_cast<std::uint64_t>(sample);
+  parts_[part].checked[at / 64].fetch_or(std::uint64_t{1} << at % 64, std::memory_order_relaxed);
+}
+
+void LoaderShared::skip(std::int64_t sample, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  ++skipped_;
+  if (bad_.size() < kMostTold) bad_.push_back({sample, error.what()});
+  if (skipped_ > options_.most_skipped) {
+    throw Error(error.code(), "{} (bad sample number {}; at most {} are to be skipped)",
+                error.what(), skipped_, options_.most_skipped);
+  }
+}
+
+std::int64_t LoaderShared::skipped() const {
+  const std::lock_guard lock(mutex_);
+  return skipped_;
+}
+
+std::vector<BadSample> LoaderShared::bad() const {
+  const std::lock_guard lock(mutex_);
+  return bad_;
+}
+
+// --- one batch --------------------------------------------------------------------------------
+
+std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t epoch_number,
+                                        const Share& share, std::shared_ptr<Slab> slab) {
+  const auto batch = std::make_shared<Batch>();
+  shared_.collator().lay_out(share.count, std::move(slab), *batch);
+  draw(epoch, share);
+  place_in_memory(*batch);
+  const Nanos began = real_clock().now();
+  read(in_order_);
+  shared_.read_ns += real_clock().now() - began;
+  const Nanos began_cpu = thread_cpu_time();
+  if (shared_.options().decode) {
+    decode_by_caller(*batch);
+  } else {
+    fill(epoch_number, *batch);
+    shared_.collator().finish(*batch);
+  }
+  shared_.decode_ns += thread_cpu_time() - began_cpu;
+  shared_.samples += share.count;
+  return batch;
+}
+
+void BatchMaker::draw(const Source::Epoch& epoch, const Share& share) {
+  items_.resize(static_cast<std::size_t>(share.count));
+  in_order_.clear();
+  for (std::int64_t i = 0; i < share.count; ++i) {
+    Item& item = items_[static_cast<std::size_t>(i)];
+    item.position = share.position(i);
+    item.drawn = epoch.at(item.position);
+    const Dataset& dataset = shared_.source().dataset(item.drawn.part);
+    const Dataset::Place place = dataset.place(item.drawn.sample);
+    item.shard = &dataset.shards()[place.shard];
+    item.in_shard = place.sample;
+    item.extent = item.shard->index->extent(place.sample);
+    item.in_row = shared_.reads_into_rows(item.drawn.part, place.shard);
+    item.error.reset();
+    in_order_.push_back(&item);
+  }
+  std::ranges::sort(in_order_, {},
+                    [](const Item* item) { return std::tuple(item->shard, item->extent.offset); });
+}
+
+void BatchMaker::place_in_memory(Batch& batch) {
+  std::int64_t bytes = 0;
+  const auto padded = [](std::int64_t n) {
+    return (n + kArenaAlign - 1) / kArenaAlign * kArenaAlign;
+  };
+  for (const Item& item : items_) {
+    if (!item.in_row) bytes += padded(item.extent.bytes);
+  }
+  if (std::ssize(arena_) < bytes) arena_ = std::vector<std::byte>(static_cast<std::size_t>(bytes));
+  std::int64_t at = 0;
+  for (std::size_t row = 0; row < items_.size(); ++row) {
+    Item& item = items_[row];
+    const auto size = static_cast<std::size_t>(item.extent.bytes);
+    if (item.in_row) {
+      item.raw = batch.columns[0].data.subspan(row * size, size);
+    } else {
+      item.raw = std::span(arena_).subspan(static_cast<std::size_t>(at), size);
+      at += padded(item.extent.bytes);
+    }
+  }
+}
+
+// Ascending: those of one store lie together.
+void BatchMaker::read(std::span<Item*> items) {
+  const Deadline deadline = Deadline::after(shared_.options().read_timeout);
+  reads_.resize(std::max(reads_.size(), items.size()));
+  store::ObjectInfo scratch;
+  std::int64_t bytes = 0;
+  std::size_t begin = 0;
+  while (begin < items.size()) {
+    store::Store& store = *items[begin]->shard->store;
+    std::size_t end = begin;
+    for (; end < items.size() && items[end]->shard->store.get() == &store; ++end) {
+      const Item& item = *items[end];
+      const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+      store::Read& one = reads_[end];
+      one.key = object.key;
+      one.version = object.version;
+      one.offset = item.extent.offset;
+      one.into = item.raw;
+      one.error.reset();
+      bytes += item.extent.bytes;
+    }
+    store.read(std::span(reads_).subspan(begin, end - begin), deadline);
+    begin = end;
+  }
+  shared_.bytes += bytes;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    items[i]->error = std::move(reads_[i].error);
+    if (!items[i]->error) check(*items[i]);
+    if (items[i]->error && shared_.options().on_bad == OnBad::kRefetch) refetch(*items[i]);
+  }
+}
+
+void BatchMaker::check(Item& item) const {
+  if (!item.extent.crc || !shared_.checks(item.drawn.part, item.drawn.sample)) return;
+  if (crc32c(item.raw) != *item.extent.crc) {
+    item.error = Error(Code::kCorrupt, "the checksum of its {} bytes is wrong", item.extent.bytes);
+  } else {
+    shared_.checked(item.drawn.part, item.drawn.sample);
+  }
+}
+
+void BatchMaker::refetch(Item& item) {
+  store::ObjectInfo scratch;
+  const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+  for (int i = 0; i < shared_.options().refetches && item.error; ++i) {
+    if (!is_of_the_sample(*item.error)) return;
+    ++shared_.refetched;
+    store::Read again{.key = object.key,
+                      .offset = item.extent.offset,
+                      .into = item.raw,
+                      .version = object.version};
+    item.shard->store->read({&again, 1}, Deadline::after(shared_.options().read_timeout));
+    item.error = std::move(again.error);
+    if (!item.error) check(item);
+  }
+}
+
+std::string BatchMaker::place_of(const Item& item) const {
+  store::ObjectInfo scratch;
+  const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+  return fmt::format(
+      "sample {}{} ({} of {} in {}, from byte {} on)", item.drawn.sample,
+      shared_.source().mixed() ? fmt::format(" of data set {}", item.drawn.part) : "",
+      item.in_shard, to_utf8(object.key), item.shard->store->url(), item.extent.offset);
+}
+
+void BatchMaker::fail(const Item& item) const {
+  throw Error(item.error->code(), "{}: {}", place_of(item), item.error->what());
+}
+
+// True when the bad sample is to be left out, which is counted.
+bool BatchMaker::passes_over(Item& item) {
+  if (shared_.options().on_bad != OnBad::kSkip || !is_of_the_sample(*item.error)) fail(item);
+  shared_.skip(item.drawn.sample,
+               Error(item.error->code(), "{}: {}", place_of(item), item.error->what()));
+  return true;
+}
+
+// Puts the item into the row; false, and item.error set, when it is bad.
+bool BatchMaker::put(std::size_t at, std::int64_t row, std::int64_t epoch_number, Batch& batch) {
+  Item& item = items_[at];
+  if (item.error) return false;
+  batch.samples[static_cast<std::size_t>(row)] = item.drawn.sample;
+  if (shared_.source().mixed())
+    batch.sources[static_cast<std::size_t>(row)] = static_cast<std::int64_t>(item.drawn.part);
+  if (item.in_row) return true;
+  try {
+    samples_.resize(1);
+    item.shard->index->unpack(item.in_shard, item.raw, samples_[0]);
+    const std::uint64_t seed =
+        key_of({shared_.source().options().seed, static_cast<std::uint64_t>(epoch_number),
+                static_cast<std::uint64_t>(item.position)});
+    shared_.collator().put(samples_[0], row, seed, batch);
+    return true;
+  } catch (const Error& error) {
+    item.error = error;
+    return false;
+  }
+}
+
+void BatchMaker::fill(std::int64_t epoch_number, Batch& batch) {
+  const std::size_t count = items_.size();
+  batch.samples.resize(count);
+  if (shared_.source().mixed()) batch.sources.resize(count);
+  std::optional<std::size_t> whole;  // the last row that is
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    if (put(i, row, epoch_number, batch)) {
+      whole = i;
+      continue;
+    }
+    passes_over(items_[i]);
+    if (whole) {
+      shared_.collator().repeat(static_cast<std::int64_t>(*whole), row, batch);
+      batch.samples[i] = batch.samples[*whole];
+      if (shared_.source().mixed()) batch.sources[i] = batch.sources[*whole];
+      continue;
+    }
+    std::size_t next = i + 1;
+    while (next < count && !put(next, row, epoch_number, batch)) ++next;
+    if (next == count)
+      throw Error(items_[i].error->code(), "{}: {}; no other sample of its batch is whole",
+                  place_of(items_[i]), items_[i].error->what());
+    if (items_[next].in_row) std::ranges::copy(items_[next].raw, items_[i].raw.begin());
+    whole = i;
+  }
+}
+
+void BatchMaker::decode_by_caller(Batch& batch) {
+  samples_.resize(items_.size());
+  batch.samples.clear();
+  batch.sources.clear();
+  std::size_t kept = 0;
+  for (Item& item : items_) {
+    try {
+      if (!item.error) item.shard->index->unpack(item.in_shard, item.raw, samples_[kept]);
+    } catch (const Error& error) {
+      item.error = error;
+    }
+    if (item.error && passes_over(item)) continue;
+    batch.samples.push_back(item.drawn.sample);
+    if (shared_.source().mixed())
+      batch.sources.push_back(static_cast<std::int64_t>(item.drawn.part));
+    ++kept;
+  }
+  if (kept == 0 && !items_.empty()) fail(items_[0]);
+  for (std::size_t i = kept; i < items_.size() && kept > 0; ++i) {
+    samples_[i] = samples_[0];
+    batch.samples.push_back(batch.samples[0]);
+    if (shared_.source().mixed()) batch.sources.push_back(batch.sources[0]);
+  }
+  batch.columns.clear();
+  shared_.options().decode(samples_, batch);
+}
+
+}  // namespace bedplate::data

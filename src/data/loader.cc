@@ -1,0 +1,265 @@
+#include "data/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/internal/batch_maker.h"
+
+namespace bedplate::data {
+namespace {
+
+void check(const LoaderOptions& options) {
+  const auto refuse = [](std::string_view what, std::int64_t value, std::string_view must) {
+    throw Error(Code::kInvalid, "{} is {}; it must be {}", what, value, must);
+  };
+  if (options.threads < 1 || options.threads > 256) refuse("threads", options.threads, "1 to 256");
+  if (options.prefetch_bytes < 0) refuse("prefetch_bytes", options.prefetch_bytes, "0 or more");
+  if (options.most_skipped < 0) refuse("most_skipped", options.most_skipped, "0 or more");
+  if (options.refetches < 0) refuse("refetches", options.refetches, "0 or more");
+}
+
+}  // namespace
+
+class Loader::Engine {
+ public:
+  Engine(std::shared_ptr<const Source> source, LoaderOptions options);
+  ~Engine();
+
+  void begin(const LoaderState& state);
+  std::optional<std::shared_ptr<const Batch>> next_within(Nanos wait);
+  LoaderState state() const;
+  std::int64_t steps_left() const;
+  LoaderStats stats() const;
+  std::int64_t ahead() const { return ahead_; }
+  std::int64_t slabs() const { return pool_->made(); }
+  bool of_this_process() const { return process_ == ::getpid(); }
+
+ private:
+  // An epoch from some position on. Threads hold on to theirs until their batch is done.
+  struct Run {
+    Source::Epoch epoch;
+    std::int64_t number = 0;
+    std::int64_t begin = 0;  // positions consumed before it
+    std::int64_t steps = 0;
+    std::int64_t taken = 0;      // steps that threads have begun
+    std::int64_t delivered = 0;  // steps that the consumer has
+    struct Made {
+      std::shared_ptr<const Batch> batch;
+      std::exception_ptr failure;
+    };
+    std::map<std::int64_t, Made> made;
+    bool failed = false;
+  };
+
+  ShareOptions share_options(std::int64_t consumed) const;
+  Share share_of_step(const Run& run, std::int64_t step) const;
+  std::int64_t consumed(const Run& run) const;
+  void work();
+
+  LoaderShared shared_;
+  const std::int64_t whole_step_;  // positions that a full step of all ranks takes
+  std::int64_t ahead_ = 1;
+  std::unique_ptr<SlabPool> pool_;
+  const pid_t process_ = ::getpid();
+
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  std::condition_variable ready_;
+  std::shared_ptr<Run> run_;  // shared with the threads that make its batches
+  bool stopping_ = false;
+  std::int64_t batches_ = 0;
+  std::int64_t wait_ns_ = 0;
+  std::int64_t idle_ns_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions options)
+    : shared_((check(options), std::move(source)), std::move(options)),
+      whole_step_(shared_.options().world_size * shared_.options().batch_size) {
+  const LoaderOptions& chosen = shared_.options();
+  share_of(share_options(0));  // refuses what contradicts itself
+  const std::size_t slab = shared_.collator().slab_bytes(chosen.batch_size);
+  // Columns of variable length, and what a caller decodes, are taken to be as large as they lie in
+  // shards.
+  const auto batch_bytes =
+      std::max<std::int64_t>({1, static_cast<std::int64_t>(slab),
+                              static_cast<std::int64_t>(shared_.source().mean_sample_bytes() *
+                                                        static_cast<double>(chosen.batch_size))});
+  ahead_ = std::max<std::int64_t>(1, chosen.prefetch_bytes / batch_bytes);
+  const auto threads = std::min<std::int64_t>(chosen.threads, ahead_);
+  pool_ = std::make_unique<SlabPool>(slab, static_cast<std::size_t>(ahead_ + 2));
+  begin({.fingerprint = shared_.source().fingerprint()});
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the caller's threads'
+  for (std::int64_t i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] { work(); });
+    ::pthread_setname_np(threads_.back().native_handle(), "bedplate-load");
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Loader::Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  room_.notify_all();
+  threads_.clear();
+}
+
+ShareOptions Loader::Engine::share_options(std::int64_t consumed) const {
+  const LoaderOptions& options = shared_.options();
+  return {.samples = shared_.source().epoch_samples(),
+          .consumed = consumed,
+          .world_size = options.world_size,
+          .rank = options.rank,
+          .batch_size = options.batch_size,
+          .tail = options.tail};
+}
+
+Share Loader::Engine::share_of_step(const Run& run, std::int64_t step) const {
+  return share_of(share_options(run.begin + step * whole_step_));
+}
+
+void Loader::Engine::begin(const LoaderState& state) {
+  const Source& source = shared_.source();
+  if (state.fingerprint != source.fingerprint())
+    throw Error(Code::kInvalid,
+                "the state is of other data, or of another seed, shuffle or mix, than this loader "
+                "has: it would go on in another order");
+  auto run = std::make_shared<Run>();
+  run->number = state.epoch;
+  run->begin = state.consumed;
+  if (state.consumed >= source.epoch_samples()) {
+    run->number += 1;
+    run->begin = 0;
+  }
+  run->epoch = source.epoch(run->number);
+  ShareOptions left = share_options(0);
+  left.samples -= run->begin;
+  run->steps = steps_of_epoch(left);
+  {
+    const std::lock_guard lock(mutex_);
+    run_ = std::move(run);
+  }
+  room_.notify_all();
+}
+
+void Loader::Engine::work() {
+  BatchMaker maker(shared_);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const Nanos began = real_clock().now();
+    room_.wait(lock, [&] {
+      return stopping_ ||
+             (!run_->failed && run_->taken < run_->steps && run_->taken < run_->delivered + ahead_);
+    });
+    idle_ns_ += real_clock().now() - began;
+    if (stopping_) return;
+    const std::shared_ptr<Run> run = run_;
+    const std::int64_t step = run->taken++;
+    lock.unlock();
+    Run::Made made;
+    try {
+      made.batch = maker.make(run->epoch, run->number, share_of_step(*run, step), pool_->take());
+    } catch (...) {
+      made.failure = std::current_exception();
+    }
+    lock.lock();
+    if (made.failure) run->failed = true;  // what comes after it will not be asked for
+    run->made.emplace(step, std::move(made));
+    ready_.notify_all();
+  }
+}
+
+std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wait) {
+  const Nanos began = real_clock().now();
+  std::unique_lock lock(mutex_);
+  Run& run = *run_;
+  if (run.delivered == run.steps) return nullptr;
+  const bool there = ready_.wait_for(lock, std::chrono::nanoseconds(wait),
+                                     [&] { return run.made.contains(run.delivered); });
+  wait_ns_ += real_clock().now() - began;
+  if (!there) return std::nullopt;
+  const Run::Made made = run.made.at(run.delivered);
+  if (made.failure) std::rethrow_exception(made.failure);
+  run.made.erase(run.delivered);
+  ++run.delivered;
+  ++batches_;
+  lock.unlock();
+  room_.notify_one();
+  return made.batch;
+}
+
+std::int64_t Loader::Engine::consumed(const Run& run) const {
+  if (run.delivered == 0) return run.begin;
+  if (run.delivered == run.steps) return shared_.source().epoch_samples();
+  return run.begin + run.delivered * whole_step_;
+}
+
+LoaderState Loader::Engine::state() const {
+  const std::lock_guard lock(mutex_);
+  return {run_->number, consumed(*run_), shared_.source().fingerprint()};
+}
+
+std::int64_t Loader::Engine::steps_left() const {
+  const std::lock_guard lock(mutex_);
+  return run_->steps - run_->delivered;
+}
+
+LoaderStats Loader::Engine::stats() const {
+  LoaderStats out;
+  {
+    const std::lock_guard lock(mutex_);
+    out.batches = batches_;
+    out.wait_ns = wait_ns_;
+    out.idle_ns = idle_ns_;
+  }
+  out.samples = shared_.samples;
+  out.bytes = shared_.bytes;
+  out.read_ns = shared_.read_ns;
+  out.decode_ns = shared_.decode_ns;
+  out.skipped = shared_.skipped();
+  out.refetched = shared_.refetched;
+  out.bad = shared_.bad();
+  return out;
+}
+
+Loader::Loader(std::shared_ptr<const Source> source, LoaderOptions options)
+    : engine_(std::make_unique<Engine>(std::move(source), std::move(options))) {}
+
+Loader::~Loader() {
+  // In a child its threads do not exist and its locks may be held by them.
+  if (!engine_->of_this_process()) static_cast<void>(engine_.release());
+}
+
+void Loader::begin(const LoaderState& state) { engine_->begin(state); }
+
+std::optional<std::shared_ptr<const Batch>> Loader::next_within(Nanos wait) {
+  return engine_->next_within(wait);
+}
+
+std::shared_ptr<const Batch> Loader::next() {
+  for (;;) {
+    if (auto batch = next_within(3600 * kSecond)) return std::move(*batch);
+  }
+}
+
+LoaderState Loader::state() const { return engine_->state(); }
+std::int64_t Loader::steps_left() const { return engine_->steps_left(); }
+LoaderStats Loader::stats() const { return engine_->stats(); }
+std::int64_t Loader::ahead() const { return engine_->ahead(); }
+std::int64_t Loader::slabs() const { return engine_->slabs(); }
+
+}  // namespace bedplate::data

@@ -1,0 +1,118 @@
+// Batches of an epoch, made ahead of time by threads, in an order that any other number of ranks
+// and threads can go on with.
+//
+//   Loader loader(source, {.batch_size = 256, .rank = 3, .world_size = 8, .fields = {…}});
+//   while (const std::shared_ptr<const Batch> batch = loader.next()) { … }   // nullptr: epoch's
+//   end const LoaderState state = loader.state();      // after the batches that next() handed over
+//
+// Each thread makes whole batches: it reads their samples at once, checks them, and copies or
+// decodes them into a slab. Batches are handed over in order. Memory is bounded: at most
+//
+//   (ahead + threads) × batch bytes + threads × (bytes of a batch's samples as they lie in shards)
+//
+// plus what the consumer still holds, where ahead = prefetch_bytes / batch bytes, at least 1.
+//
+// One consumer at a time; state() and stats() from any thread. After fork() a child must make a
+// Loader of its own; destroying the inherited one there does nothing.
+//
+// Errors of a batch come from the next() that would have handed it over and name the sample, its
+// shard and its place; the loader is then at its end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/collate.h"
+#include "data/source.h"
+
+namespace bedplate::data {
+
+enum class OnBad {
+  kRaise,
+  kSkip,     // its row is a copy of another one of the batch, so that batches keep their size
+  kRefetch,  // read anew, past caches, up to `refetches` times; then as kRaise
+};
+
+enum class Verify {
+  kAlways,
+  kFirst,  // each sample's checksum at its first reading by this loader
+  kNever,
+};
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;  // of one rank
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+  Tail tail = Tail::kPad;
+  int threads = 2;
+  std::int64_t prefetch_bytes = 256 * kMiB;
+  std::vector<FieldSpec> fields = {};  // empty: all of the first sample, as they are
+  OnBad on_bad = OnBad::kRaise;
+  std::int64_t most_skipped = 0;  // kSkip: one more is an error
+  int refetches = 2;
+  Verify verify = Verify::kFirst;
+  Nanos read_timeout = store::kDefaultTimeout;
+  // Called in a loader thread with a batch's samples in place of collating them: fills `made`.
+  std::function<void(std::span<const Sample>, Batch&)> decode = {};
+};
+
+// Where an epoch stands. As text it is a JSON object below 200 bytes.
+struct LoaderState {
+  std::int64_t epoch = 0;
+  std::int64_t consumed = 0;      // positions that all ranks together have behind them
+  std::uint64_t fingerprint = 0;  // of the source
+
+  std::string to_json() const;
+  static LoaderState from_json(std::string_view text);  // Error{kCorrupt}
+};
+
+struct BadSample {
+  std::int64_t sample = 0;
+  std::string what;
+};
+
+struct LoaderStats {
+  std::int64_t batches = 0;  // handed over
+  std::int64_t samples = 0;  // read
+  std::int64_t bytes = 0;
+  std::int64_t read_ns = 0;    // in loader threads, by wall time: waiting for stores
+  std::int64_t decode_ns = 0;  // in loader threads, by CPU time: checking, copying, decoding
+  std::int64_t wait_ns = 0;    // of the consumer for batches
+  std::int64_t idle_ns = 0;    // of loader threads for the consumer
+  std::int64_t skipped = 0;
+  std::int64_t refetched = 0;
+  std::vector<BadSample> bad;  // the first hundred
+};
+
+class Loader {
+ public:
+  // Reads the first sample, for shapes and types. Error{kInvalid} for contradicting options.
+  Loader(std::shared_ptr<const Source> source, LoaderOptions options);
+  ~Loader();
+
+  // From here on batches are those after `state`; what was made ahead is dropped. Error{kInvalid}
+  // when the state is of other data or of another order.
+  void begin(const LoaderState& state);
+  // The next batch of the epoch; nullptr at its end, from where begin() goes on. When none comes
+  // within `wait`: nullopt, and nothing is lost.
+  std::optional<std::shared_ptr<const Batch>> next_within(Nanos wait);
+  std::shared_ptr<const Batch> next();
+
+  LoaderState state() const;
+  std::int64_t steps_left() const;  // of the epoch
+  LoaderStats stats() const;
+  std::int64_t ahead() const;  // batches that are made ahead at most
+  std::int64_t slabs() const;  // that exist now
+
+ private:
+  class Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace bedplate::data

@@ -1,0 +1,82 @@
+#include "data/source.h"
+
+#include <bit>
+
+#include "base/error.h"
+#include "data/permutation.h"
+
+namespace bedplate::data {
+
+Source::Source(std::vector<SourcePart> parts, SourceOptions options)
+    : parts_(std::move(parts)), options_(options) {
+  if (parts_.empty()) throw Error(Code::kInvalid, "there is no data set to draw from");
+  std::vector<MixSource> mixed;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::int64_t samples = parts_[i].dataset->samples();
+    if (samples == 0) throw Error(Code::kInvalid, "data set {} has no samples", i);
+    epoch_samples_ += samples;
+    mixed.push_back({.samples = samples, .weight = parts_[i].weight});
+  }
+  if (parts_.size() > 1) {
+    mix_.emplace(std::move(mixed), options_.seed);
+    if (options_.epoch_samples < 0)
+      throw Error(Code::kInvalid, "an epoch of {} samples", options_.epoch_samples);
+    if (options_.epoch_samples > 0) epoch_samples_ = options_.epoch_samples;
+  }
+  const auto number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  fingerprint_ = key_of({options_.seed, number(options_.block), number(options_.window),
+                         number(options_.lanes), number(epoch_samples_)});
+  for (const SourcePart& part : parts_) {
+    const double weight = mix_ ? part.weight : 1;
+    fingerprint_ =
+        key_of({fingerprint_, part.dataset->fingerprint(), std::bit_cast<std::uint64_t>(weight)});
+  }
+  epoch(0);  // what Order refuses is refused here
+}
+
+OrderOptions Source::order_options(std::size_t part) const {
+  // Equal data sets of one mix are not drawn in step.
+  return {.samples = parts_[part].dataset->samples(),
+          .seed = part == 0 ? options_.seed : key_of({options_.seed, part}),
+          .block = options_.block,
+          .window = options_.window,
+          .lanes = options_.lanes};
+}
+
+Source::Epoch Source::epoch(std::int64_t number) const {
+  Epoch out;
+  out.source_ = this;
+  if (mix_) {
+    if (number > INT64_MAX / epoch_samples_ - 1)
+      throw Error(Code::kInvalid, "epoch {} is beyond what can be counted", number);
+    out.first_ = number * epoch_samples_;
+  } else {
+    out.order_.emplace(order_options(0), number);
+  }
+  return out;
+}
+
+Drawn Source::Epoch::at(std::int64_t position) const {
+  if (order_) return {0, order_->at(position)};
+  const Mix::Draw draw = source_->mix_->at(first_ + position);
+  // Making an Order is as cheap as asking it: a few multiplications.
+  const Order order(source_->order_options(draw.source), draw.epoch);
+  return {draw.source, order.at(draw.position)};
+}
+
+double Source::mean_sample_bytes() const {
+  double bytes = 0;
+  double samples = 0;
+  for (const SourcePart& part : parts_) {
+    const Dataset& dataset = *part.dataset;
+    for (const std::int64_t sample :
+         {std::int64_t{0}, dataset.samples() / 2, dataset.samples() - 1}) {
+      const Dataset::Place at = dataset.place(sample);
+      bytes += static_cast<double>(dataset.shards()[at.shard].index->extent(at.sample).bytes);
+      ++samples;
+    }
+  }
+  return bytes / samples;
+}
+
+}  // namespace bedplate::data
