@@ -5,6 +5,7 @@ option(BEDPLATE_WERROR "warnings are errors" OFF)
 option(BEDPLATE_WITH_BPF "BPF programs (needs libbpf and clang)" ON)
 option(BEDPLATE_WITH_URING "reads by io_uring (needs liburing)" ON)
 option(BEDPLATE_WITH_REMOTE "stores behind HTTP and S3 (needs libcurl, OpenSSL and pugixml)" ON)
+option(BEDPLATE_WITH_PYTHON "the extension module of the Python package (needs nanobind)" OFF)
 set(BEDPLATE_SANITIZE "" CACHE STRING "sanitizers, as for -fsanitize=")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -95,6 +96,23 @@ elseif(BEDPLATE_WITH_REMOTE)
   bedplate_feature(remote "off: libcurl4-openssl-dev, libssl-dev or libpugixml-dev was not found; no stores behind HTTP and S3")
 else()
   bedplate_feature(remote "off: built with BEDPLATE_WITH_REMOTE=OFF; no stores behind HTTP and S3")
+endif()
+
+# Set by `pip install`; the other builds need no Python.
+if(BEDPLATE_WITH_PYTHON)
+  find_package(Python 3.10 COMPONENTS Interpreter Development.Module)
+  if(Python_FOUND)
+    execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
+                    OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    find_package(nanobind CONFIG)
+  endif()
+endif()
+if(BEDPLATE_WITH_PYTHON AND nanobind_FOUND)
+  set(BEDPLATE_HAVE_PYTHON ON)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  bedplate_feature(python on)
+elseif(BEDPLATE_WITH_PYTHON)
+  bedplate_feature(python "off: Python 3.10 or newer, its headers or nanobind was not found; no bedplate.data")
 endif()
 
 # bedplate_room(NAME SOURCES a.cc b.cc USES base os LIBS fmt::fmt): one static library bedplate_NAME.

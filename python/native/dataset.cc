@@ -1,0 +1,68 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "data/dataset.h"
+#include "data/format.h"
+#include "native.h"
+
+namespace bedplate::python {
+namespace {
+
+using data::Dataset;
+
+std::shared_ptr<const Dataset> open(const std::vector<std::string>& urls, const std::string& format,
+                                    bool recover, double timeout) {
+  data::DatasetOptions options;
+  options.format = format;
+  options.shard.cut_off = recover ? data::CutOff::kRecover : data::CutOff::kRefuse;
+  options.shard.timeout = static_cast<Nanos>(timeout * kSecond);
+  const nb::gil_scoped_release released;
+  return Dataset::open(urls, options);
+}
+
+nb::dict get(const Dataset& dataset, std::int64_t sample, double timeout) {
+  data::Sample out;
+  {
+    const nb::gil_scoped_release released;
+    out = dataset.get(sample, Deadline::after(static_cast<Nanos>(timeout * kSecond)));
+  }
+  return to_python(out);
+}
+
+nb::list shards(const Dataset& dataset) {
+  nb::list out;
+  store::ObjectInfo scratch;
+  for (const Dataset::Shard& shard : dataset.shards()) {
+    const store::ObjectInfo& object = shard.index->object(0, scratch);
+    nb::dict one;
+    one["key"] = object.key;
+    one["bytes"] = object.size;
+    one["first"] = shard.first;
+    one["samples"] = shard.index->samples();
+    out.append(one);
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_dataset(nb::module_& module) {
+  nb::class_<Dataset>(module, "Dataset")
+      .def_static("open", &open)
+      .def("get", &get)
+      .def("shards", &shards)
+      .def_prop_ro("samples", &Dataset::samples)
+      .def_prop_ro("fingerprint", &Dataset::fingerprint)
+      .def_prop_ro("memory_bytes", &Dataset::memory_bytes);
+  module.def("expand_braces", [](const std::string& text) { return data::expand_braces(text); });
+  module.def("formats", [] {
+    std::vector<std::string> names;
+    for (const data::Format* format : data::all_formats()) names.emplace_back(format->name);
+    return names;
+  });
+}
+
+}  // namespace bedplate::python

@@ -1,0 +1,247 @@
+#include "data/loader.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "native.h"
+
+namespace bedplate::python {
+namespace {
+
+using data::Batch;
+using data::FieldKind;
+using data::FieldSpec;
+using data::ImageSpec;
+using data::LoaderOptions;
+
+template <typename T>
+T value_of(const nb::dict& from, const char* name, T otherwise) {
+  return from.contains(name) ? nb::cast<T>(from[name]) : otherwise;
+}
+
+// A name of a table, or Error{kInvalid}. Values come from bedplate.data, which checks them too.
+template <typename T, std::size_t N>
+T one_of(std::string_view given, const std::pair<std::string_view, T> (&table)[N]) {
+  for (const auto& [name, value] : table) {
+    if (name == given) return value;
+  }
+  throw Error(Code::kInternal, "{} is not among the choices", given);
+}
+
+constexpr std::pair<std::string_view, FieldKind> kKinds[] = {
+    {"as_is", FieldKind::kAsIs},   {"number", FieldKind::kNumber}, {"pad", FieldKind::kPadded},
+    {"ragged", FieldKind::kRagged}, {"image", FieldKind::kImage},   {"npy", FieldKind::kNpy}};
+constexpr std::pair<std::string_view, data::Fit> kFits[] = {
+    {"stretch", data::Fit::kStretch},
+    {"center_crop", data::Fit::kCenterCrop},
+    {"random_resized_crop", data::Fit::kRandomResizedCrop},
+    {"pad", data::Fit::kPad}};
+constexpr std::pair<std::string_view, data::Tail> kTails[] = {
+    {"pad", data::Tail::kPad}, {"drop", data::Tail::kDrop}, {"uneven", data::Tail::kUneven}};
+constexpr std::pair<std::string_view, data::OnBad> kOnBad[] = {{"raise", data::OnBad::kRaise},
+                                                              {"skip", data::OnBad::kSkip},
+                                                              {"refetch", data::OnBad::kRefetch}};
+constexpr std::pair<std::string_view, data::Verify> kVerify[] = {{"always", data::Verify::kAlways},
+                                                                {"first", data::Verify::kFirst},
+                                                                {"never", data::Verify::kNever}};
+constexpr std::pair<std::string_view, data::Dtype> kNumbers[] = {
+    {"i8", data::Dtype::kI8},   {"u8", data::Dtype::kU8},   {"i16", data::Dtype::kI16},
+    {"u16", data::Dtype::kU16}, {"i32", data::Dtype::kI32}, {"u32", data::Dtype::kU32},
+    {"i64", data::Dtype::kI64}, {"u64", data::Dtype::kU64}, {"f32", data::Dtype::kF32},
+    {"f64", data::Dtype::kF64}};
+
+ImageSpec image_of(const nb::dict& from) {
+  ImageSpec out;
+  out.height = value_of(from, "height", out.height);
+  out.width = value_of(from, "width", out.width);
+  out.channels = value_of(from, "channels", out.channels);
+  out.layout = value_of<std::string>(from, "layout", "hwc") == "chw" ? data::ImageLayout::kChw
+                                                                     : data::ImageLayout::kHwc;
+  out.fit = one_of(value_of<std::string>(from, "fit", "stretch"), kFits);
+  out.resize = value_of(from, "resize", out.resize);
+  out.flip = value_of(from, "flip", out.flip);
+  if (from.contains("scale"))
+    out.scale = {nb::cast<double>(from["scale"][0]), nb::cast<double>(from["scale"][1])};
+  if (from.contains("ratio"))
+    out.ratio = {nb::cast<double>(from["ratio"][0]), nb::cast<double>(from["ratio"][1])};
+  return out;
+}
+
+FieldSpec field_of(const nb::dict& from) {
+  FieldSpec out{.name = nb::cast<std::string>(from["name"])};
+  out.as = value_of<std::string>(from, "as", "");
+  out.kind = one_of(value_of<std::string>(from, "kind", "as_is"), kKinds);
+  out.dtype = one_of(value_of<std::string>(from, "dtype", "i64"), kNumbers);
+  out.length = value_of<std::int64_t>(from, "length", 0);
+  out.fill = value_of<double>(from, "fill", 0);
+  if (out.kind == FieldKind::kImage) out.image = image_of(from);
+  return out;
+}
+
+// Python's object in C++ threads: taken and let go with the interpreter's lock.
+std::shared_ptr<nb::object> shared_object(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            const nb::gil_scoped_acquire locked;
+            delete held;
+          }};
+}
+
+// decode(list of samples) → anything, in a loader thread.
+std::function<void(std::span<const data::Sample>, Batch&)> decoding(nb::object function) {
+  return [held = shared_object(std::move(function))](std::span<const data::Sample> samples,
+                                                     Batch& batch) {
+    const nb::gil_scoped_acquire locked;
+    nb::list list;
+    for (const data::Sample& sample : samples) list.append(to_python(sample));
+    batch.made = shared_object((*held)(list));
+  };
+}
+
+LoaderOptions options_of(const nb::dict& from) {
+  LoaderOptions out;
+  out.batch_size = nb::cast<std::int64_t>(from["batch_size"]);
+  out.rank = nb::cast<std::int64_t>(from["rank"]);
+  out.world_size = nb::cast<std::int64_t>(from["world_size"]);
+  out.tail = one_of(nb::cast<std::string>(from["tail"]), kTails);
+  out.threads = nb::cast<int>(from["threads"]);
+  out.prefetch_bytes = nb::cast<std::int64_t>(from["prefetch_bytes"]);
+  for (const nb::handle field : nb::cast<nb::list>(from["fields"]))
+    out.fields.push_back(field_of(nb::cast<nb::dict>(field)));
+  out.on_bad = one_of(nb::cast<std::string>(from["on_bad"]), kOnBad);
+  out.most_skipped = nb::cast<std::int64_t>(from["most_skipped"]);
+  out.verify = one_of(nb::cast<std::string>(from["verify"]), kVerify);
+  out.read_timeout = static_cast<Nanos>(nb::cast<double>(from["timeout"]) * kSecond);
+  if (!from["decode"].is_none()) out.decode = decoding(nb::borrow(from["decode"]));
+  return out;
+}
+
+class PyLoader {
+ public:
+  PyLoader(const nb::list& parts, const nb::dict& order, const nb::dict& options) {
+    std::vector<data::SourcePart> of;
+    for (const nb::handle part : parts) {
+      const auto pair = nb::cast<nb::tuple>(part);
+      of.push_back({nb::cast<std::shared_ptr<const data::Dataset>>(pair[0]),
+                    nb::cast<double>(pair[1])});
+    }
+    const data::SourceOptions source_options{
+        .seed = nb::cast<std::uint64_t>(order["seed"]),
+        .block = nb::cast<std::int64_t>(order["block"]),
+        .window = nb::cast<std::int64_t>(order["window"]),
+        .lanes = nb::cast<std::int64_t>(order["lanes"]),
+        .epoch_samples = nb::cast<std::int64_t>(order["epoch_samples"])};
+    LoaderOptions loader_options = options_of(options);
+    const nb::gil_scoped_release released;
+    source_ = std::make_shared<const data::Source>(std::move(of), source_options);
+    loader_ = std::make_unique<data::Loader>(source_, std::move(loader_options));
+  }
+  PyLoader(const PyLoader&) = delete;
+  PyLoader& operator=(const PyLoader&) = delete;
+  // Its threads may be waiting for the interpreter's lock.
+  ~PyLoader() { close(); }
+
+  void close() {
+    const nb::gil_scoped_release released;
+    loader_.reset();
+  }
+
+  // {name: column}, what decode() made, or None at the epoch's end.
+  nb::object next(Arrays arrays, double timeout) {
+    const auto batch = wait_for_batch(static_cast<Nanos>(timeout * kSecond));
+    if (!batch) return nb::none();
+    if (batch->made) return *std::static_pointer_cast<nb::object>(batch->made);
+    return to_python(batch, arrays);
+  }
+
+  std::string state() { return loader().state().to_json(); }
+  void begin(const std::string& state) {
+    const data::LoaderState parsed = data::LoaderState::from_json(state);
+    const nb::gil_scoped_release released;
+    loader().begin(parsed);
+  }
+  void begin_epoch(std::int64_t epoch) {
+    const nb::gil_scoped_release released;
+    loader().begin({.epoch = epoch, .fingerprint = source_->fingerprint()});
+  }
+  std::int64_t steps_left() { return loader().steps_left(); }
+  nb::dict stats();
+
+ private:
+  data::Loader& loader() {
+    if (!loader_) throw Error(Code::kInvalid, "the loader is closed");
+    return *loader_;
+  }
+
+  std::shared_ptr<const Batch> wait_for_batch(Nanos timeout) {
+    const Deadline deadline = Deadline::after(timeout);
+    for (;;) {
+      std::optional<std::shared_ptr<const Batch>> batch;
+      {
+        const nb::gil_scoped_release released;
+        batch = loader().next_within(deadline.within(100 * kMillisecond).left());
+      }
+      if (batch) return *batch;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (deadline.passed())
+        throw Error(Code::kTimeout, "no batch came within {} s; stats() says what its threads do",
+                    timeout / kSecond);
+    }
+  }
+
+  std::shared_ptr<const data::Source> source_;  // shared with the loader
+  std::unique_ptr<data::Loader> loader_;
+};
+
+nb::dict PyLoader::stats() {
+  const data::LoaderStats stats = loader().stats();
+  nb::dict out;
+  out["batches"] = stats.batches;
+  out["samples"] = stats.samples;
+  out["bytes"] = stats.bytes;
+  out["read_ns"] = stats.read_ns;
+  out["decode_ns"] = stats.decode_ns;
+  out["wait_ns"] = stats.wait_ns;
+  out["idle_ns"] = stats.idle_ns;
+  out["skipped"] = stats.skipped;
+  out["refetched"] = stats.refetched;
+  out["ahead"] = loader().ahead();
+  nb::list bad;
+  for (const data::BadSample& one : stats.bad) bad.append(nb::make_tuple(one.sample, one.what));
+  out["bad"] = bad;
+  return out;
+}
+
+}  // namespace
+
+void bind_loader(nb::module_& module) {
+  nb::enum_<Arrays>(module, "Arrays")
+      .value("NUMPY", Arrays::kNumpy)
+      .value("TORCH", Arrays::kTorch);
+  nb::class_<PyLoader>(module, "Loader")
+      .def(nb::init<const nb::list&, const nb::dict&, const nb::dict&>())
+      .def("next", &PyLoader::next)
+      .def("state", &PyLoader::state)
+      .def("begin", &PyLoader::begin)
+      .def("begin_epoch", &PyLoader::begin_epoch)
+      .def("steps_left", &PyLoader::steps_left)
+      .def("stats", &PyLoader::stats)
+      .def("close", &PyLoader::close);
+  // The sample at each of `count` positions from `first` on: for looking at orders.
+  module.def("order", [](std::int64_t samples, std::uint64_t seed, std::int64_t block,
+                         std::int64_t window, std::int64_t epoch, std::int64_t first,
+                         std::int64_t count) {
+    const data::Order order({.samples = samples, .seed = seed, .block = block, .window = window},
+                            epoch);
+    if (first < 0 || count < 0 || first > samples - count)
+      throw Error(Code::kInvalid, "positions {} to {} of {}", first, first + count, samples);
+    std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = order.at(first + i);
+    return out;
+  });
+}
+
+}  // namespace bedplate::python

@@ -1,0 +1,31 @@
+// What the files of the extension module share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <span>
+
+#include "data/batch.h"
+#include "data/dataset.h"
+#include "data/shard_index.h"
+
+namespace bedplate::python {
+
+namespace nb = nanobind;
+
+void bind_dataset(nb::module_& module);
+void bind_loader(nb::module_& module);
+
+// What Python gets arrays as.
+enum class Arrays { kNumpy, kTorch };
+
+// A field of its own: bytes, str, or a NumPy array that holds a copy.
+nb::object to_python(const data::Field& field);
+// {name: value} of a sample; `key` as "__key__" when it has one.
+nb::dict to_python(const data::Sample& sample);
+// {name: column} of a batch. Columns of equal rows are views that keep the batch; the others are
+// lists of bytes, str or arrays.
+nb::dict to_python(std::shared_ptr<const data::Batch> batch, Arrays arrays);
+
+}  // namespace bedplate::python
