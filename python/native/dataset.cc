@@ -34,14 +34,13 @@ nb::dict get(const Dataset& dataset, std::int64_t sample, double timeout) {
 
 nb::list shards(const Dataset& dataset) {
   nb::list out;
-  store::ObjectInfo scratch;
   for (const Dataset::Shard& shard : dataset.shards()) {
-    const store::ObjectInfo& object = shard.index->object(0, scratch);
     nb::dict one;
-    one["key"] = object.key;
-    one["bytes"] = object.size;
+    one["key"] = shard.object.key;
+    one["bytes"] = shard.object.size;
+    one["format"] = std::string(shard.format->name);
     one["first"] = shard.first;
-    one["samples"] = shard.index->samples();
+    one["samples"] = shard.samples;
     out.append(one);
   }
   return out;

@@ -240,10 +240,10 @@ class BadSamples : public LoaderOf {
     const auto dataset = numbers(40, 40);
     const auto& shard = dataset->shards()[0];
     store::ObjectInfo scratch;
-    const auto& object = shard.index->object(0, scratch);
+    const auto& object = shard.index().object(0, scratch);
     std::string bytes = store::get(*shard.store, object.key);
     for (const std::int64_t i : which)
-      bytes[static_cast<std::size_t>(shard.index->extent(i).offset)] ^= 0x40;
+      bytes[static_cast<std::size_t>(shard.index().extent(i).offset)] ^= 0x40;
     store::put(*shard.store, object.key, bytes);
     const std::string urls[] = {(folder_.path() / "40-40").string() + "/"};
     return shuffled(Dataset::open(urls), 40, 1);

@@ -72,7 +72,7 @@ double Source::mean_sample_bytes() const {
     for (const std::int64_t sample :
          {std::int64_t{0}, dataset.samples() / 2, dataset.samples() - 1}) {
       const Dataset::Place at = dataset.place(sample);
-      bytes += static_cast<double>(dataset.shards()[at.shard].index->extent(at.sample).bytes);
+      bytes += static_cast<double>(dataset.shards()[at.shard].index().extent(at.sample).bytes);
       ++samples;
     }
   }

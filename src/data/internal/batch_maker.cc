@@ -71,7 +71,7 @@ bool LoaderShared::reads_into_rows(std::size_t part, std::size_t shard) {
   std::atomic<std::int8_t>& known = parts_[part].into_rows[shard];
   std::int8_t answer = known.load(std::memory_order_relaxed);
   if (answer == 0) {
-    const ShardIndex& index = *source_->dataset(part).shards()[shard].index;
+    const ShardIndex& index = source_->dataset(part).shards()[shard].index();
     answer = !options_.decode && collator_.whole_record(index) ? 2 : 1;
     known.store(answer, std::memory_order_relaxed);
   }
@@ -144,7 +144,7 @@ void BatchMaker::draw(const Source::Epoch& epoch, const Share& share) {
     const Dataset::Place place = dataset.place(item.drawn.sample);
     item.shard = &dataset.shards()[place.shard];
     item.in_shard = place.sample;
-    item.extent = item.shard->index->extent(place.sample);
+    item.extent = item.shard->index().extent(place.sample);
     item.in_row = shared_.reads_into_rows(item.drawn.part, place.shard);
     item.error.reset();
     in_order_.push_back(&item);
@@ -187,7 +187,7 @@ void BatchMaker::read(std::span<Item*> items) {
     std::size_t end = begin;
     for (; end < items.size() && items[end]->shard->store.get() == &store; ++end) {
       const Item& item = *items[end];
-      const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+      const store::ObjectInfo& object = item.shard->index().object(item.in_shard, scratch);
       store::Read& one = reads_[end];
       one.key = object.key;
       one.version = object.version;
@@ -218,7 +218,7 @@ void BatchMaker::check(Item& item) const {
 
 void BatchMaker::refetch(Item& item) {
   store::ObjectInfo scratch;
-  const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+  const store::ObjectInfo& object = item.shard->index().object(item.in_shard, scratch);
   for (int i = 0; i < shared_.options().refetches && item.error; ++i) {
     if (!is_of_the_sample(*item.error)) return;
     ++shared_.refetched;
@@ -234,7 +234,7 @@ void BatchMaker::refetch(Item& item) {
 
 std::string BatchMaker::place_of(const Item& item) const {
   store::ObjectInfo scratch;
-  const store::ObjectInfo& object = item.shard->index->object(item.in_shard, scratch);
+  const store::ObjectInfo& object = item.shard->index().object(item.in_shard, scratch);
   return fmt::format(
       "sample {}{} ({} of {} in {}, from byte {} on)", item.drawn.sample,
       shared_.source().mixed() ? fmt::format(" of data set {}", item.drawn.part) : "",
@@ -263,7 +263,7 @@ bool BatchMaker::put(std::size_t at, std::int64_t row, std::int64_t epoch_number
   if (item.in_row) return true;
   try {
     samples_.resize(1);
-    item.shard->index->unpack(item.in_shard, item.raw, samples_[0]);
+    item.shard->index().unpack(item.in_shard, item.raw, samples_[0]);
     const std::uint64_t seed =
         key_of({shared_.source().options().seed, static_cast<std::uint64_t>(epoch_number),
                 static_cast<std::uint64_t>(item.position)});
@@ -310,7 +310,7 @@ void BatchMaker::decode_by_caller(Batch& batch) {
   std::size_t kept = 0;
   for (Item& item : items_) {
     try {
-      if (!item.error) item.shard->index->unpack(item.in_shard, item.raw, samples_[kept]);
+      if (!item.error) item.shard->index().unpack(item.in_shard, item.raw, samples_[kept]);
     } catch (const Error& error) {
       item.error = error;
     }
