@@ -49,4 +49,5 @@ NB_MODULE(_native, module) {
   nb::register_exception_translator(translate);
   bind_dataset(module);
   bind_loader(module);
+  bind_writer(module);
 }

@@ -16,6 +16,7 @@ namespace nb = nanobind;
 
 void bind_dataset(nb::module_& module);
 void bind_loader(nb::module_& module);
+void bind_writer(nb::module_& module);
 
 // What Python gets arrays as.
 enum class Arrays { kNumpy, kTorch };

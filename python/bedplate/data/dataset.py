@@ -1,0 +1,108 @@
+"""Shards as one row of samples."""
+
+from os import PathLike, fspath
+from typing import Any, Dict, Iterator, List, Sequence, Union
+
+from .. import _native
+
+Urls = Union[str, "PathLike[str]", Sequence[Union[str, "PathLike[str]"]]]
+
+
+class Dataset:
+    """The samples of shards, wherever they lie: a map-style dataset, and what a `Loader` reads.
+
+        Dataset("train/")                                   # all shards below a folder
+        Dataset("s3://bucket/train-{000000..001023}.tar")   # braces, as in a shell
+        Dataset(["a.shard", "https://host/b.shard"])
+
+    urls      names of shards, patterns, or folders that end in "/"
+    format    "packed", "webdataset", … (`bedplate data --help` lists them); None: by the names
+    recover   take the whole samples of a shard whose end is missing, in place of an error
+    on_bad    "raise", "skip:N" or "refetch": what loaders do with a damaged sample; see `Loader`
+    timeout   seconds for one read, and to open one shard
+
+    `dataset[i]` is a dict: bytes, str, or NumPy arrays (copies), and "__key__" where the format
+    names its samples. Opening reads indices, never samples. Thread-safe; usable after fork() and,
+    by pickling, in spawned processes.
+
+    Raises FileNotFoundError, PermissionError, TimeoutError, ConnectionError, OSError, ValueError
+    for names that make no sense, and CorruptError for shards that are damaged.
+    """
+
+    def __init__(
+        self,
+        urls: Urls,
+        *,
+        format: "str | None" = None,
+        recover: bool = False,
+        on_bad: str = "raise",
+        timeout: float = 60.0,
+    ) -> None:
+        one = isinstance(urls, (str, PathLike))
+        self.urls: List[str] = [_url(u) for u in ([urls] if one else urls)]  # type: ignore[list-item]
+        self.format = format
+        self.recover = bool(recover)
+        self.on_bad = on_bad
+        self.timeout = float(timeout)
+        parse_on_bad(on_bad)
+        self._native = _native.Dataset.open(self.urls, format or "", self.recover, self.timeout)
+
+    def __len__(self) -> int:
+        return int(self._native.samples)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        length = len(self)
+        at = index + length if index < 0 else index
+        if not 0 <= at < length:
+            raise IndexError("sample %d of %d" % (index, length))
+        return dict(self._native.get(at, self.timeout))
+
+    def __getitems__(self, indices: Sequence[int]) -> List[Dict[str, Any]]:
+        return [self[i] for i in indices]
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        for i in range(len(self)):
+            yield self[i]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the shards' names, sizes and numbers of samples: 16 hexadecimal digits."""
+        return "%016x" % self._native.fingerprint
+
+    def shards(self) -> List[Dict[str, Any]]:
+        """Key, bytes, format, number of the first sample and number of samples of each shard."""
+        return list(self._native.shards())
+
+    def __repr__(self) -> str:
+        shards = len(self._native.shards())
+        return "Dataset(%r: %d samples in %d shards)" % (self.urls, len(self), shards)
+
+    def __reduce__(self) -> Any:
+        options = {
+            "format": self.format,
+            "recover": self.recover,
+            "on_bad": self.on_bad,
+            "timeout": self.timeout,
+        }
+        return _open, (self.urls, options)
+
+
+def _open(urls: List[str], options: Dict[str, Any]) -> Dataset:
+    return Dataset(urls, **options)
+
+
+def _url(value: "Union[str, PathLike[str]]") -> str:
+    text = fspath(value)
+    if not isinstance(text, str):
+        raise TypeError("the URL of a shard is text, not %r" % (value,))
+    return text
+
+
+def parse_on_bad(text: str) -> "tuple[str, int]":
+    """("raise" | "skip" | "refetch", most samples to skip)."""
+    name, _, most = text.partition(":")
+    if name == "skip" and most.isdigit():
+        return name, int(most)
+    if text in ("raise", "refetch"):
+        return text, 0
+    raise ValueError('on_bad is "raise", "refetch" or "skip:N" with a limit N, not %r' % (text,))

@@ -1,0 +1,300 @@
+"""Batches, made ahead of time by C++ threads."""
+
+import atexit
+import importlib.util
+import json
+import os
+import sys
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+
+from .. import _native
+from . import report
+from .dataset import Dataset, parse_on_bad
+from .fields import Spec
+from .mix import Mix
+
+# Bytes of storage that stay together when blocks are shuffled, and of those that are mixed.
+_BLOCK_BYTES = 4 << 20
+_WINDOW_BYTES = 1 << 30
+
+_open_loaders: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+class Loader:
+    """Batches of a `Dataset` or a `Mix` for one rank.
+
+    batch_size   samples of one rank
+    seed         of the order and of all that is random in pictures
+    shuffle      "block": blocks of storage order (4 MiB), mixed within a window (1 GiB): shuffled
+                 well and read nearly in sequence; "full": a full permutation; False: storage order.
+                 True is "block". docs/shuffle.md measures both.
+    window       samples that are mixed with each other, in place of 1 GiB of them
+    fields       {"name": spec}: what becomes of each field; None: all of them, as they are
+    decode       a function sample dict → anything, called in loader threads in place of `fields`;
+                 a batch is then `collate(list of results)`
+    collate      torch's default_collate when there is torch, else the list itself
+    rank, world_size   None: of torch.distributed, or RANK and WORLD_SIZE, or 0 of 1
+    tail         "pad": full batches, the first samples of the epoch once more; "drop": full
+                 batches; "uneven": shorter ones. Every rank has the same number of batches.
+    threads      None: what the processors of this rank suggest, 1 to 8
+    prefetch     bytes of batches that are made ahead
+    on_bad       None: as the data set says; "raise"; "skip:N": its row is a copy of another one of
+                 the batch, counted in stats(), an error beyond N; "refetch": read again, then raise
+    verify       checksums: "first" (at the first reading), "always", "never"
+    as_          "torch", "numpy"; None: torch when it is installed
+    timeout      seconds for the reads of a batch, and for waiting for one beyond them
+
+    Iterating goes through one epoch, or through what is left of it after load_state_dict(); the
+    next iteration begins the next epoch, also when this one was left early. Batches are dicts of
+    tensors that view memory of the loader: it is used again only after they are gone.
+
+    Memory: (batches ahead) × (bytes of a batch), which `prefetch` bounds, and the samples of one
+    batch a thread as they lie in shards, plus what you keep.
+
+    One consumer. In a child after fork(), and after unpickling, it goes on with threads of its own.
+    """
+
+    def __init__(
+        self,
+        dataset: Union[Dataset, Mix],
+        batch_size: int,
+        *,
+        seed: int = 0,
+        shuffle: Union[bool, str] = "block",
+        window: Optional[int] = None,
+        fields: Optional[Mapping[str, Optional[Spec]]] = None,
+        decode: Optional[Callable[[Dict[str, Any]], Any]] = None,
+        collate: Optional[Callable[[List[Any]], Any]] = None,
+        rank: Optional[int] = None,
+        world_size: Optional[int] = None,
+        tail: str = "pad",
+        threads: Optional[int] = None,
+        prefetch: int = 256 << 20,
+        on_bad: Optional[str] = None,
+        verify: str = "first",
+        as_: Optional[str] = None,
+        timeout: float = 60.0,
+    ) -> None:
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self._parts = dataset.parts if isinstance(dataset, Mix) else [(dataset, 1.0)]
+        if rank is None or world_size is None:
+            found = _rank_and_world_size()
+            rank = found[0] if rank is None else rank
+            world_size = found[1] if world_size is None else world_size
+        self.rank, self.world_size = rank, world_size
+        _one_of("tail", tail, ("pad", "drop", "uneven"))
+        _one_of("verify", verify, ("first", "always", "never"))
+        if as_ is not None:
+            _one_of("as_", as_, ("torch", "numpy"))
+        if decode is not None and fields is not None:
+            raise ValueError("Loader() takes fields= or decode=, not both")
+        self._arrays = as_ or ("torch" if importlib.util.find_spec("torch") else "numpy")
+        self._collate = collate
+        self._decode = decode
+        policy, most_skipped = parse_on_bad(on_bad or self._parts[0][0].on_bad)
+        self._order = {
+            "seed": int(seed),
+            "lanes": 1,
+            "epoch_samples": getattr(dataset, "epoch", None) or 0,
+            **_block_and_window(self._parts, shuffle, window),
+        }
+        self._options = {
+            "batch_size": int(batch_size),
+            "rank": int(rank),
+            "world_size": int(world_size),
+            "tail": tail,
+            "threads": int(threads) if threads is not None else _default_threads(),
+            "prefetch_bytes": int(prefetch),
+            "fields": [_field(name, spec) for name, spec in (fields or {}).items()],
+            "on_bad": policy,
+            "most_skipped": most_skipped,
+            "verify": verify,
+            "timeout": float(timeout),
+        }
+        self._native: Any = None
+        self._process = 0
+        self._state: Optional[str] = None  # to begin with, when there is no native loader yet
+        self._started = False  # an iteration of the epoch that the native loader is in has begun
+        self._epoch_samples = len(dataset)
+        self._open()
+
+    # --- iteration ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        native = self._open()
+        if self._started:
+            self._begin_next_epoch(native)
+        self._started = True
+        arrays = _native.Arrays.TORCH if self._arrays == "torch" else _native.Arrays.NUMPY
+        if self._arrays == "torch":
+            import torch  # noqa: F401  (the first batch should not wait for it)
+        process, wait = self._process, self._options["timeout"] + 60.0
+        seen = report.Wait(self)
+        while True:
+            if process != os.getpid():
+                raise RuntimeError("this iteration began in another process; begin a new one")
+            with seen:
+                batch = native.next(arrays, wait)
+            if batch is None:
+                return
+            if self._decode is not None:
+                batch = (self._collate or _default_collate(self._arrays))(batch)
+            yield batch
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch."""
+        batch = self.batch_size * self.world_size
+        if self._options["tail"] == "drop":
+            return self._epoch_samples // batch
+        return -(-self._epoch_samples // batch)
+
+    def _begin_next_epoch(self, native: Any) -> None:
+        native.begin_epoch(json.loads(native.state())["epoch"] + 1)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is this epoch, from its beginning."""
+        self._open().begin_epoch(int(epoch))
+        self._started = False
+
+    # --- state --------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the epoch stands, after the batches that were handed over: below 200 bytes as JSON.
+
+        The same on every rank.
+        """
+        return dict(json.loads(self._open().state()))
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on after `state`, exactly, with any world size, batch size and number of threads.
+
+        ValueError when it is of other data, or of another seed, shuffle, window or mix.
+        """
+        self._open().begin(json.dumps(state))
+        self._started = False
+
+    def stats(self) -> Dict[str, Any]:
+        """Counters since the loader was made.
+
+        batches, samples, bytes; read_ns (threads wait for stores), decode_ns (CPU time of checking,
+        copying and decoding), idle_ns (threads wait for the consumer), wait_ns (the consumer waits
+        for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead.
+        """
+        return dict(self._open().stats())
+
+    def close(self) -> None:
+        """Ends the threads and lets memory go that no batch holds. Iterating opens it again."""
+        if self._native is not None and self._process == os.getpid():
+            self._state = self._native.state()
+            native, self._native = self._native, None
+            native.close()
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def _open(self) -> Any:
+        """The native loader of this process."""
+        if self._native is not None and self._process == os.getpid():
+            return self._native
+        options = dict(self._options, decode=self._decode and _each(self._decode))
+        parts = [(dataset._native, weight) for dataset, weight in self._parts]
+        native = _native.Loader(parts, self._order, options)
+        if self._state is not None:
+            native.begin(self._state)
+        self._native, self._process = native, os.getpid()
+        _open_loaders.add(self)
+        return native
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_state"] = self._open().state()
+        state["_native"], state["_process"] = None, 0
+        return state
+
+    def __repr__(self) -> str:
+        return "Loader(%r, batch_size=%d, rank %d of %d)" % (
+            self.dataset,
+            self.batch_size,
+            self.rank,
+            self.world_size,
+        )
+
+
+def _before_fork() -> None:
+    # The child cannot ask the native loader: a thread that it does not have may hold its lock.
+    for loader in list(_open_loaders):
+        if loader._native is not None and loader._process == os.getpid():
+            loader._state = loader._native.state()
+
+
+os.register_at_fork(before=_before_fork)
+
+
+@atexit.register
+def _close_all() -> None:
+    # Before the interpreter goes: threads may be about to call decode().
+    for loader in list(_open_loaders):
+        loader.close()
+
+
+def _each(decode: Callable[[Dict[str, Any]], Any]) -> Callable[[List[Dict[str, Any]]], Any]:
+    def decode_all(samples: List[Dict[str, Any]]) -> Any:
+        return [decode(sample) for sample in samples]
+
+    return decode_all
+
+
+def _default_collate(arrays: str) -> Callable[[List[Any]], Any]:
+    if arrays == "torch":
+        from torch.utils.data import default_collate
+
+        return default_collate  # type: ignore[no-any-return]
+    return list
+
+
+def _one_of(name: str, value: str, choices: Tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError("%s is one of %s, not %r" % (name, ", ".join(choices), value))
+
+
+def _field(name: str, spec: Optional[Spec]) -> Dict[str, Any]:
+    if spec is None:
+        spec = Spec(kind="as_is")
+    if not isinstance(spec, Spec):
+        raise TypeError("fields[%r] is a spec such as image(224, 224) or None, not %r" % (name, spec))
+    return spec.options(name, name.split("|")[0])
+
+
+def _rank_and_world_size() -> Tuple[int, int]:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _default_threads() -> int:
+    """A rank's part of the processors that it may use."""
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(8, max(1, len(os.sched_getaffinity(0)) // max(1, ranks_here)))
+
+
+def _block_and_window(
+    parts: List[Tuple[Dataset, float]], shuffle: Union[bool, str], window: Optional[int]
+) -> Dict[str, int]:
+    most = max(len(dataset) for dataset, _ in parts)
+    if shuffle is False:
+        if window is not None:
+            raise ValueError("window= shuffles; with shuffle=False there is nothing for it to do")
+        return {"block": max(1, most), "window": 1}
+    if shuffle == "full":
+        if window is not None:
+            raise ValueError('shuffle="full" mixes all samples; window= would limit that')
+        return {"block": 1, "window": 1}
+    if shuffle not in (True, "block"):
+        raise ValueError('shuffle is "block", "full", True or False, not %r' % (shuffle,))
+    samples = sum(len(dataset) for dataset, _ in parts)
+    stored = sum(shard["bytes"] for dataset, _ in parts for shard in dataset.shards())
+    mean = max(1, stored // max(1, samples))
+    block = max(1, _BLOCK_BYTES // mean)
+    return {"block": block, "window": max(1, window or _WINDOW_BYTES // mean)}

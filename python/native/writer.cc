@@ -1,0 +1,90 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "data/packed_writer.h"
+#include "native.h"
+#include "store/driver.h"
+
+namespace bedplate::python {
+namespace {
+
+using data::PackedWriter;
+
+// Contiguous bytes of any object with a buffer.
+class Bytes {
+ public:
+  explicit Bytes(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { PyBuffer_Release(&view_); }
+
+  std::span<const std::byte> get() const {
+    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+class PyPackedWriter {
+ public:
+  PyPackedWriter(const std::string& url, const std::string& schema, const std::string& if_exists) {
+    const nb::gil_scoped_release released;
+    const auto place = store::locate(url);
+    store_ = place.store;
+    writer_ = std::make_unique<PackedWriter>(
+        place.store->create(place.key,
+                            if_exists == "replace" ? store::IfExists::kReplace
+                                                   : store::IfExists::kRefuse,
+                            store::kDefaultTimeout),
+        data::Schema::from_json(schema));
+  }
+
+  void add(const nb::list& values) {
+    std::vector<std::unique_ptr<Bytes>> held;
+    std::vector<std::span<const std::byte>> spans;
+    for (const nb::handle value : values) {
+      held.push_back(std::make_unique<Bytes>(value));
+      spans.push_back(held.back()->get());
+    }
+    writer().add(spans);
+  }
+
+  std::int64_t finish() {
+    const nb::gil_scoped_release released;
+    const std::int64_t size = writer().finish().size;
+    writer_.reset();
+    return size;
+  }
+  void abandon() { writer_.reset(); }
+  std::int64_t records() { return writer().records(); }
+
+ private:
+  PackedWriter& writer() {
+    if (!writer_) throw Error(Code::kInvalid, "the shard is finished, or was given up");
+    return *writer_;
+  }
+
+  std::shared_ptr<store::Store> store_;  // shared with whoever else uses it; outlives the writer
+  std::unique_ptr<PackedWriter> writer_;
+};
+
+}  // namespace
+
+void bind_writer(nb::module_& module) {
+  nb::class_<PyPackedWriter>(module, "PackedWriter")
+      .def(nb::init<const std::string&, const std::string&, const std::string&>())
+      .def("add", &PyPackedWriter::add)
+      .def("finish", &PyPackedWriter::finish)
+      .def("abandon", &PyPackedWriter::abandon)
+      .def("records", &PyPackedWriter::records);
+}
+
+}  // namespace bedplate::python
