@@ -3,6 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export BEDPLATE=$PWD/.venv/bin/bedplate
+export BEDPLATE_STORE_TESTS=$PWD/build/ci/src/store/store_tests
 python=.venv/bin/python
 passed=0 failed=0 skipped=0
 
@@ -61,6 +62,7 @@ suite layers tools/check_layers.py
 suite headers tools/check_headers.sh
 suite format tools/check_format.sh
 suite c++ ctest --test-dir build/ci --output-on-failure -j "$(nproc)" --timeout 180 --repeat until-pass:2
+suite stores pytests tests/stores
 suite hook pytests python/tests
 suite e2e pytests tests/e2e
 suite docs pytests tests/docs

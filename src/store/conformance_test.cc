@@ -163,6 +163,24 @@ TEST_P(Conformance, ARangeBeyondTheEndIsRefusedAndTheOthersAreRead) {
   EXPECT_EQ(part(10, 0), "");
 }
 
+TEST_P(Conformance, AReadThatIsTriedAgainForgetsItsEarlierError) {
+  put(store_, key_, "0123456789");
+  FaultStore faulty(fixture_->place.store, {.before_read = fail_first(2, Code::kUnavailable)});
+  for (Store* store : {&store_, static_cast<Store*>(&faulty)}) {
+    std::string bytes(4, '?');
+    Read reads[] = {{.key = key_, .offset = 3, .into = std::as_writable_bytes(std::span(bytes))},
+                    {.key = key_, .offset = 10}};
+    for (Read& one : reads) one.error = Error(Code::kIo, "of an earlier attempt");
+    store->read(reads, soon());
+    if (store == &faulty) {
+      for (const Read& one : reads) EXPECT_EQ(one.error.value().code(), Code::kUnavailable);
+      store->read(reads, soon());
+    }
+    for (const Read& one : reads) EXPECT_FALSE(one.error) << one.error->what();
+    EXPECT_EQ(bytes, "3456");
+  }
+}
+
 TEST_P(Conformance, WhatIsNotThereIsNotFound) {
   EXPECT_EQ(store_.find(key_, soon()), std::nullopt);
   EXPECT_EQ(code_of([&] { info(store_, key_); }), Code::kNotFound);

@@ -81,12 +81,13 @@ decltype(Faults::before_write) no_space_after(std::int64_t bytes) {
 void FaultStore::read(std::span<Read> reads, Deadline deadline) {
   std::vector<Read> passed;
   std::vector<Read*> of_passed;
-  for (Read& one : reads) {
-    if (faults_.before_read) one.error = faults_.before_read(one);
-    if (one.error) continue;
+  begin_reads(reads, [&](Read& one) {
+    if (faults_.before_read) {
+      if (const auto fault = faults_.before_read(one)) throw *fault;
+    }
     passed.push_back(one);
     of_passed.push_back(&one);
-  }
+  });
   inner_->read(passed, deadline);
   for (std::size_t i = 0; i < passed.size(); ++i) {
     if (!passed[i].error && faults_.after_read) faults_.after_read(passed[i]);

@@ -63,4 +63,15 @@ void check_read(const Read& read, std::int64_t size, std::string_view version,
   }
 }
 
+void begin_reads(std::span<Read> reads, const std::function<void(Read&)>& begin) {
+  for (Read& one : reads) {
+    one.error.reset();
+    try {
+      begin(one);
+    } catch (const Error& error) {
+      one.error = error;
+    }
+  }
+}
+
 }  // namespace bedplate::store

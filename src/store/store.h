@@ -46,7 +46,7 @@ struct Read {
   std::int64_t offset = 0;          // bytes from the object's begin
   std::span<std::byte> into;        // filled whole, or `error` is set and its content is undefined
   std::string version;              // if not empty: of this version only, else kCorrupt
-  std::optional<Error> error = {};  // out
+  std::optional<Error> error = {};  // out: an older one is forgotten
 };
 
 // An object in the making: it appears under its key whole, by commit(), or not at all. One thread.
@@ -109,5 +109,9 @@ void check_key(std::string_view key);
 // `version` is not the one that was asked for.
 void check_read(const Read& read, std::int64_t size, std::string_view version,
                 std::string_view store_url);
+
+// For drivers: begins each read, having forgotten its older error; an Error of `begin` is the
+// read's own, and the others go on.
+void begin_reads(std::span<Read> reads, const std::function<void(Read&)>& begin);
 
 }  // namespace bedplate::store

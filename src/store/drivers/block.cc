@@ -237,23 +237,19 @@ void BlockStore::read(std::span<Read> reads, Deadline deadline) {
   std::vector<Read*> of_range;
   std::optional<Device> device;
   std::optional<ObjectInfo> info;
-  for (Read& one : reads) {
-    try {
-      if (!device) {
-        device.emplace(path_, O_RDONLY);
-        info = info_of(*device);
-      }
-      check_key(one.key);
-      if (one.key != key_ || !info)
-        throw Error(Code::kNotFound, "{} has no object {}", url(), to_utf8(one.key));
-      check_read(one, info->size, info->version, url());
-      if (one.into.empty()) continue;
-      ranges.push_back({device->fd(), one.offset, one.into});
-      of_range.push_back(&one);
-    } catch (const Error& error) {
-      one.error = error;
+  begin_reads(reads, [&](Read& one) {
+    if (!device) {
+      device.emplace(path_, O_RDONLY);
+      info = info_of(*device);
     }
-  }
+    check_key(one.key);
+    if (one.key != key_ || !info)
+      throw Error(Code::kNotFound, "{} has no object {}", url(), to_utf8(one.key));
+    check_read(one, info->size, info->version, url());
+    if (one.into.empty()) return;
+    ranges.push_back({device->fd(), one.offset, one.into});
+    of_range.push_back(&one);
+  });
   read_directly(best_read_engine(), ranges, options_.queue_depth, deadline);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const int error = ranges[i].error;

@@ -124,18 +124,14 @@ void FileStore::read(std::span<Read> reads, Deadline deadline) {
   std::map<std::pair<std::string_view, std::string_view>, std::shared_ptr<const OpenFile>> files;
   std::vector<RangeRead> ranges;
   std::vector<Read*> of_range;
-  for (Read& one : reads) {
-    try {
-      auto& file = files[{one.key, one.version}];
-      if (!file) file = files_.open(path_of(one.key), one.version);
-      check_read(one, file->size, file->version, url());
-      if (one.into.empty()) continue;
-      ranges.push_back({file->fd.get(), one.offset, one.into});
-      of_range.push_back(&one);
-    } catch (const Error& error) {
-      one.error = error;
-    }
-  }
+  begin_reads(reads, [&](Read& one) {
+    auto& file = files[{one.key, one.version}];
+    if (!file) file = files_.open(path_of(one.key), one.version);
+    check_read(one, file->size, file->version, url());
+    if (one.into.empty()) return;
+    ranges.push_back({file->fd.get(), one.offset, one.into});
+    of_range.push_back(&one);
+  });
   const ReadEngine& engine = best_read_engine();
   if (options_.direct == Direct::kYes) {
     read_directly(engine, ranges, options_.queue_depth, deadline);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "store/driver.h"
 #include "store/internal/http_client.h"
+#include "store/internal/remote_reads.h"
 
 namespace bedplate::store {
 namespace {
@@ -68,24 +69,17 @@ class HttpStore : public Store {
   }
 
   void read(std::span<Read> reads, Deadline deadline) override {
-    std::vector<HttpRequest> requests;
-    std::vector<Read*> asked;
-    for (Read& one : reads) {
-      one.error.reset();
-      try {
-        check(one.key);
-        if (one.offset < 0) throw Error(Code::kInvalid, "a range begins at {}", one.offset);
-      } catch (const Error& error) {
-        one.error = error;
-        continue;
-      }
-      if (one.into.empty()) continue;
-      requests.push_back(read_request(one));
-      asked.push_back(&one);
-    }
-    perform(requests, options_.queue_depth, deadline, policy_);
-    for (std::size_t i = 0; i < requests.size(); ++i)
-      asked[i]->error = error_of(requests[i], *asked[i]);
+    read_remotely<HttpRequest>(
+        reads, {.request = [this](const Read& one) { return read_request(one); },
+                .http = [](HttpRequest& request) -> HttpRequest& { return request; },
+                .perform =
+                    [&](std::span<HttpRequest> requests) {
+                      perform(requests, options_.queue_depth, deadline, policy_);
+                    },
+                .version =
+                    [](const HttpAnswer& answer) {
+                      return version_of(answer.headers, size_of_whole(answer).value_or(-1));
+                    }});
   }
 
   void list(std::string_view, const Visit&, Deadline) override {
@@ -133,22 +127,8 @@ class HttpStore : public Store {
 
   HttpRequest read_request(const Read& one) const {
     HttpRequest request = request_for(one.key, HttpMethod::kGet);
-    request.into = one.into;
-    request.range_begin = one.offset;
     if (auto condition = condition_for(one.version)) request.headers = {*std::move(condition)};
     return request;
-  }
-
-  std::optional<Error> error_of(const HttpRequest& request, const Read& one) const {
-    const bool other_version = [&] {
-      if (one.version.empty()) return false;
-      if (request.error) return request.answer.status == 412;
-      const auto size = size_of_whole(request.answer);
-      return version_of(request.answer.headers, size.value_or(-1)) != one.version;
-    }();
-    if (!other_version) return request.error;
-    return Error(Code::kCorrupt, "{}: it changed since it was indexed (then version {})",
-                 request.what, to_utf8(one.version));
   }
 
   const std::string base_;  // "http://host:port"

@@ -142,6 +142,7 @@ TEST(Http, EachReadHasItsOwnError) {
   std::string nothing;
   Read reads[] = {read_of(first, "missing"), read_of(second, "a"), read_of(third, "../a"),
                   read_of(nothing, "a")};
+  for (Read& one : reads) one.error = Error(Code::kIo, "of an earlier attempt");
   open(server)->read(reads, soon());
   ASSERT_TRUE(reads[0].error && reads[2].error);
   EXPECT_EQ(reads[0].error->code(), Code::kNotFound);

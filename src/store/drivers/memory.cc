@@ -33,13 +33,7 @@ class MemoryStore : public Store {
   }
 
   void read(std::span<Read> reads, Deadline) override {
-    for (Read& one : reads) {
-      try {
-        read_one(one);
-      } catch (const Error& error) {
-        one.error = error;
-      }
-    }
+    begin_reads(reads, [this](const Read& one) { read_one(one); });
   }
 
   void list(std::string_view prefix, const Visit& visit, Deadline) override {

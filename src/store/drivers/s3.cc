@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "store/driver.h"
+#include "store/internal/remote_reads.h"
 #include "store/internal/s3_bucket.h"
 #include "store/internal/s3_writer.h"
 
@@ -61,29 +62,13 @@ class S3Store : public Store {
   }
 
   void read(std::span<Read> reads, Deadline deadline) override {
-    std::vector<S3Request> requests;
-    std::vector<Read*> asked;
-    for (Read& one : reads) {
-      one.error.reset();
-      try {
-        check_key(one.key);
-        if (one.offset < 0) throw Error(Code::kInvalid, "a range begins at {}", one.offset);
-      } catch (const Error& error) {
-        one.error = error;
-        continue;
-      }
-      if (one.into.empty()) continue;
-      S3Request& request =
-          requests.emplace_back(bucket_->request(HttpMethod::kGet, one.key, "cannot read"));
-      request.http.into = one.into;
-      request.http.range_begin = one.offset;
-      if (!one.version.empty())
-        request.http.headers.push_back({"If-Match", fmt::format("\"{}\"", one.version)});
-      asked.push_back(&one);
-    }
-    bucket_->perform(requests, deadline);
-    for (std::size_t i = 0; i < requests.size(); ++i)
-      asked[i]->error = error_of(requests[i].http, *asked[i]);
+    read_remotely<S3Request>(
+        reads,
+        {.request = [this](const Read& one) { return read_request(one); },
+         .http = [](S3Request& request) -> HttpRequest& { return request.http; },
+         .perform = [&](std::span<S3Request> requests) { bucket_->perform(requests, deadline); },
+         .version =
+             [](const HttpAnswer& answer) { return bare_etag(header(answer.headers, "etag")); }});
   }
 
   // Gathered before it is visited: some servers list by folder, where "a/b" comes before "a-b".
@@ -142,14 +127,12 @@ class S3Store : public Store {
     if (bucket_is_missing) throw *request.http.error;
   }
 
-  static std::optional<Error> error_of(const HttpRequest& http, const Read& one) {
-    const bool other_version =
-        !one.version.empty() &&
-        (http.error ? http.answer.status == 412
-                    : bare_etag(header(http.answer.headers, "etag")) != one.version);
-    if (!other_version) return http.error;
-    return Error(Code::kCorrupt, "{}: it changed since it was indexed (then version {})", http.what,
-                 to_utf8(one.version));
+  S3Request read_request(const Read& one) const {
+    check_key(one.key);
+    S3Request request = bucket_->request(HttpMethod::kGet, one.key, "cannot read");
+    if (!one.version.empty())
+      request.http.headers.push_back({"If-Match", fmt::format("\"{}\"", one.version)});
+    return request;
   }
 
   const std::shared_ptr<S3Bucket> bucket_;  // shared with the writers

@@ -5,8 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/driver.h"
@@ -19,8 +24,33 @@ extern const Driver kS3;
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Of an environment variable, while this lives.
+class OtherValue {
+ public:
+  OtherValue(std::string name, const std::string& value)
+      : name_(std::move(name)), old_(process_environment()(name_)) {
+    ::setenv(name_.c_str(), value.c_str(), 1);
+  }
+  OtherValue(const OtherValue&) = delete;
+  OtherValue& operator=(const OtherValue&) = delete;
+  ~OtherValue() {
+    if (old_) {
+      ::setenv(name_.c_str(), old_->c_str(), 1);
+    } else {
+      ::unsetenv(name_.c_str());
+    }
+  }
+
+ private:
+  std::string name_;
+  std::optional<std::string> old_;
+};
 
 class S3Server : public ::testing::Test {
  protected:
@@ -41,7 +71,8 @@ class S3Server : public ::testing::Test {
   }
   void TearDown() override {
     if (!store_) return;
-    for (const std::string& key : keys()) store_->remove(key, soon());
+    const std::vector<std::string> left = keys();
+    at_once(left.size(), [&](std::size_t i) { store_->remove(left[i], soon()); });
   }
 
   static Deadline soon() { return Deadline::after(20 * kSecond); }
@@ -51,14 +82,44 @@ class S3Server : public ::testing::Test {
         prefix_, [&](const ObjectInfo& object) { found.push_back(object.key); }, soon());
     return found;
   }
+  // act(0) … act(count - 1), by several threads.
+  static void at_once(std::size_t count, const std::function<void(std::size_t)>& act) {
+    std::atomic<std::size_t> next{0};
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&] {
+        try {
+          for (std::size_t i = next++; i < count; i = next++) act(i);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+        }
+      });
+    }
+  }
   template <typename Act>
-  static std::optional<Code> code_of(Act act) {
+  static std::optional<Error> error_of(Act act) {
     try {
       act();
       return std::nullopt;
     } catch (const Error& error) {
-      return error.code();
+      return error;
     }
+  }
+  template <typename Act>
+  static std::optional<Code> code_of(Act act) {
+    const auto error = error_of(act);
+    return error ? std::optional(error->code()) : std::nullopt;
+  }
+  // What is said by a store that is opened while the environment holds another key.
+  Error error_with_key(const std::string& key_id, const std::string& secret) const {
+    const OtherValue id("AWS_ACCESS_KEY_ID", key_id);
+    const OtherValue key("AWS_SECRET_ACCESS_KEY", secret);
+    const auto store = kS3.open({"s3", bucket_, ""}, options_).store;
+    std::byte one{};  // by a read: refusals of HEAD have no words
+    return error_of([&] {
+             read_exactly(*store, {.key = prefix_ + "a", .into = {&one, 1}});
+           })
+        .value_or(Error(Code::kInternal, "nothing was thrown"));
   }
 
   StoreOptions options_;
@@ -100,6 +161,104 @@ TEST_F(S3Server, AnotherVersionIsNotRead) {
             Code::kCorrupt);
 }
 
+TEST_F(S3Server, AReaderOfOneVersionNeverSeesAnother) {
+  constexpr std::size_t kSize = 512 * kKiB;
+  constexpr std::size_t kPiece = 16 * kKiB;
+  const std::string key = prefix_ + "a";
+  std::string version = put(*store_, key, std::string(kSize, 'a')).version;
+  for (char letter = 'a'; letter < 'i'; ++letter) {
+    std::vector<std::string> pieces(kSize / kPiece, std::string(kPiece, '?'));
+    std::vector<Read> reads;
+    for (std::string& piece : pieces) {
+      reads.push_back({.key = key,
+                       .offset = static_cast<std::int64_t>(reads.size() * kPiece),
+                       .into = std::as_writable_bytes(std::span(piece)),
+                       .version = version});
+    }
+    std::string next;
+    {
+      const std::jthread writer([&] {
+        next = put(*store_, key, std::string(kSize, static_cast<char>(letter + 1))).version;
+      });
+      store_->read(reads, soon());
+    }
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (reads[i].error) {
+        EXPECT_EQ(reads[i].error->code(), Code::kCorrupt) << reads[i].error->what();
+      } else {
+        EXPECT_EQ(pieces[i], std::string(kPiece, letter)) << i;
+      }
+    }
+    for (Read& again : reads) again.version = next;
+    store_->read(reads, soon());
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      ASSERT_FALSE(reads[i].error) << reads[i].error->what();
+      ASSERT_EQ(pieces[i], std::string(kPiece, static_cast<char>(letter + 1))) << i;
+    }
+    version = next;
+  }
+}
+
+TEST_F(S3Server, AWrongSecretIsRefusedNamingTheKeyAlone) {
+  const std::string key_id = process_environment()("AWS_ACCESS_KEY_ID").value();
+  put(*store_, prefix_ + "a", "x");
+  const Error error = error_with_key(key_id, "wrong-secret-of-a-test");
+  EXPECT_EQ(error.code(), Code::kPermission);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr(key_id), HasSubstr("SignatureDoesNotMatch"),
+                                  Not(HasSubstr("wrong-secret-of-a-test"))));
+}
+
+TEST_F(S3Server, AnUnknownKeyIsRefusedByName) {
+  put(*store_, prefix_ + "a", "x");
+  const Error error = error_with_key("AKIAUNKNOWNTOTHESERVER", "some-secret-of-a-test");
+  EXPECT_EQ(error.code(), Code::kPermission);
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("AKIAUNKNOWNTOTHESERVER"), Not(HasSubstr("some-secret-of-a-test"))));
+}
+
+// But a backslash, which SeaweedFS takes for a slash.
+TEST_F(S3Server, KeysOfAnyText) {
+  std::vector<std::string> written;
+  for (const char* name :
+       {"a b",    "a+b",    "a%b",      "a%20b",         "a%2Fb",      "a?b=c&d", "a#b",
+        "a;b,c",  "a'b\"c", "<a>&amp;", "...",           "a.",         "~a",      "$HOME",
+        "{a..b}", "é",      "e\u0301",  "日本語/данные", "\U0001F600", " a",      "a "}) {
+    written.push_back(prefix_ + name);
+  }
+  std::ranges::sort(written);
+  at_once(written.size(), [&](std::size_t i) { put(*store_, written[i], written[i]); });
+  EXPECT_THAT(keys(), ElementsAreArray(written));
+  at_once(written.size(), [&](std::size_t i) { EXPECT_EQ(get(*store_, written[i]), written[i]); });
+  at_once(written.size(), [&](std::size_t i) { store_->remove(written[i], soon()); });
+  EXPECT_THAT(keys(), IsEmpty());
+}
+
+TEST_F(S3Server, MoreObjectsThanOnePageOfAList) {
+  std::vector<std::string> written;
+  for (int i = 0; i < 1'203; ++i) written.push_back(fmt::format("{}{:04}/ü {}", prefix_, i / 7, i));
+  std::ranges::sort(written);
+  at_once(written.size(), [&](std::size_t i) { put(*store_, written[i], "x"); });
+  EXPECT_THAT(keys(), ElementsAreArray(written));
+}
+
+TEST_F(S3Server, AMissingObjectIsNotFoundAndItsRemovalNoError) {
+  const std::string key = prefix_ + "missing";
+  EXPECT_EQ(store_->find(key, soon()), std::nullopt);
+  std::string into(3, '?');
+  EXPECT_EQ(code_of([&] {
+              read_exactly(*store_, {.key = key, .into = std::as_writable_bytes(std::span(into))});
+            }),
+            Code::kNotFound);
+  store_->remove(key, soon());
+}
+
+TEST_F(S3Server, AnEmptyObjectIsOne) {
+  const std::string key = prefix_ + "empty";
+  EXPECT_EQ(put(*store_, key, "").size, 0);
+  EXPECT_EQ(store_->find(key, soon()).value().size, 0);
+  EXPECT_EQ(get(*store_, key), "");
+}
+
 TEST_F(S3Server, ListsInTheOrderOfTheKeys) {
   std::vector<std::string> written;
   for (const char* name : {"a b+c", "a-1", "a/1", "b%20", "ü"}) {
@@ -117,6 +276,18 @@ TEST_F(S3Server, LargeObjectsGoInParts) {
   EXPECT_EQ(written.size, 20 * kMiB);
   EXPECT_EQ(store_->find(key, soon()), written);
   EXPECT_TRUE(get(*store_, key) == bytes);
+  std::string across(kMiB, '?');  // a border of two parts
+  read_exactly(*store_, {.key = key,
+                         .offset = part_size(0) - kMiB / 2,
+                         .into = std::as_writable_bytes(std::span(across)),
+                         .version = written.version});
+  EXPECT_TRUE(bytes.compare(part_size(0) - kMiB / 2, across.size(), across) == 0);
+  EXPECT_EQ(code_of([&] {
+              read_exactly(*store_, {.key = key,
+                                     .offset = 20 * kMiB - 1,
+                                     .into = std::as_writable_bytes(std::span(across))});
+            }),
+            Code::kInvalid);
 }
 
 TEST_F(S3Server, WhatIsThereIsNotReplacedAndWhatIsNotCommittedNotWritten) {

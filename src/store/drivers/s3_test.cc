@@ -18,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using Request = HttpFaultServer::Request;
 using Reply = HttpFaultServer::Reply;
@@ -127,6 +128,11 @@ TEST(S3, ErrorsSayWhatTheServerSaid) {
                                    HasSubstr("403 (AccessDenied: told so)")));
   const Error missing = error_of([&] { read_exactly(*store, read_of(into, "missing")); });
   EXPECT_EQ(missing.code(), Code::kNotFound);
+  Read again = read_of(into, "short");
+  again.error = missing;
+  again.into = {};
+  store->read({&again, 1}, soon());
+  EXPECT_FALSE(again.error);
   fake.put("short", "0");
   EXPECT_EQ(error_of([&] { read_exactly(*store, read_of(into, "short")); }).code(), Code::kInvalid);
 }
@@ -191,6 +197,21 @@ TEST(S3, ABucketOfAnotherRegionIsAskedThereFromThenOn) {
     EXPECT_EQ(fake.server.seen().size(), 2u);
     read_exactly(*store, read_of(into, "a"));
     EXPECT_EQ(fake.server.seen().size(), 3u);
+  }
+}
+
+TEST(S3, ARefusalNamesTheKeyAndNotItsSecret) {
+  const KeysInEnvironment keys;
+  FakeS3 fake;
+  fake.answer_before([](const Request&) { return error_reply(403, "SignatureDoesNotMatch"); });
+  std::string into(3, '?');
+  const auto store = fake.open(StoreOptions{});
+  for (const Error& error :
+       {error_of([&] { read_exactly(*store, read_of(into, "a")); }),
+        error_of([&] { store->find("a", soon()); }), error_of([&] { put(*store, "a", "x"); })}) {
+    EXPECT_EQ(error.code(), Code::kPermission);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("signed with the key AKIAIOSFODNN7EXAMPLE"),
+                                    Not(HasSubstr("secret"))));
   }
 }
 

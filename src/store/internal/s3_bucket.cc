@@ -128,11 +128,12 @@ void S3Bucket::prepare(S3Request& request, Deadline deadline) {
   HttpRequest& http = request.http;
   http.url = address.scheme_and_host + address.path + (query.empty() ? "" : "?" + query);
   if (options_.anonymous) return;
-  http.sign = [this, deadline, query, region = request.region, path = address.path,
+  http.sign = [this, &request, deadline, query, region = request.region, path = address.path,
                method = store::name(http.method),
                host = std::string(host_of(address.scheme_and_host)),
                body_sha256 = sha256_hex(http.body)](HttpHeaders& headers) {
     const Credentials credentials = credentials_.get(deadline);
+    request.key_id = credentials.key_id;
     sign_v4({credentials, region, real_clock().wall_now()},
             {method, host, path, query, body_sha256}, headers);
   };
@@ -193,6 +194,9 @@ void S3Bucket::refine_error(S3Request& request) const {
   if (parse_s3_error(request.http.answer.text).code == "NoSuchBucket") {
     error = Error(Code::kNotFound, "{}: the bucket {} does not exist at {}", request.http.what,
                   name_, host_of(request.http.url));
+  } else if (error->code() == Code::kPermission && !request.key_id.empty()) {
+    error = Error(Code::kPermission, "{}; it was signed with the key {}", error->what(),
+                  to_utf8(request.key_id));
   }
 }
 

@@ -29,6 +29,7 @@ struct S3Request {
   Query query = {};
   HttpRequest http = {};    // without URL and signature
   std::string region = {};  // out: what it was sent to and signed for
+  std::string key_id = {};  // out: whose signature it carried last; empty: none
 };
 
 // <Error><Code>…</Code><Message>…</Message></Error>; empty for anything else.
