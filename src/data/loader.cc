@@ -101,7 +101,9 @@ Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions optio
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the caller's threads'
+  // Signals are the caller's threads', but for those that a thread raises by what it does.
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) ::sigdelset(&all, own);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   for (std::int64_t i = 0; i < threads; ++i) {
     threads_.emplace_back([this] { work(); });
     ::pthread_setname_np(threads_.back().native_handle(), "bedplate-load");

@@ -50,16 +50,15 @@ void check_key(std::string_view key) {
   }
 }
 
-void check_read(const Read& read, std::int64_t size, std::string_view version,
-                std::string_view store_url) {
+void check_read(const Read& read, std::int64_t size, std::string_view version, const Store& store) {
   if (!read.version.empty() && read.version != version) {
     throw Error(Code::kCorrupt, "{} in {} was replaced or changed since it was looked at",
-                to_utf8(read.key), store_url);
+                to_utf8(read.key), store.url());
   }
   const std::int64_t wanted = std::ssize(read.into);
   if (read.offset < 0 || read.offset > size || wanted > size - read.offset) {
     throw Error(Code::kInvalid, "{} bytes from byte {} of {} in {} are not there: it has {}",
-                wanted, read.offset, to_utf8(read.key), store_url, size);
+                wanted, read.offset, to_utf8(read.key), store.url(), size);
   }
 }
 

@@ -107,8 +107,7 @@ void check_key(std::string_view key);
 
 // For drivers: throws kInvalid when the range lies outside an object of `size` bytes, kCorrupt when
 // `version` is not the one that was asked for.
-void check_read(const Read& read, std::int64_t size, std::string_view version,
-                std::string_view store_url);
+void check_read(const Read& read, std::int64_t size, std::string_view version, const Store& store);
 
 // For drivers: begins each read, having forgotten its older error; an Error of `begin` is the
 // read's own, and the others go on.

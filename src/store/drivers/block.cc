@@ -245,7 +245,7 @@ void BlockStore::read(std::span<Read> reads, Deadline deadline) {
     check_key(one.key);
     if (one.key != key_ || !info)
       throw Error(Code::kNotFound, "{} has no object {}", url(), to_utf8(one.key));
-    check_read(one, info->size, info->version, url());
+    check_read(one, info->size, info->version, *this);
     if (one.into.empty()) return;
     ranges.push_back({device->fd(), one.offset, one.into});
     of_range.push_back(&one);

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <map>
 #include <vector>
 
 #include "base/text.h"
 #include "os/durable_file.h"
+#include "os/mapped_copy.h"
 #include "store/driver.h"
 #include "store/internal/direct_reads.h"
 #include "store/internal/open_files.h"
@@ -121,17 +121,26 @@ Error read_error(int error, const Read& read, const std::string& url) {
 }
 
 void FileStore::read(std::span<Read> reads, Deadline deadline) {
-  std::map<std::pair<std::string_view, std::string_view>, std::shared_ptr<const OpenFile>> files;
   std::vector<RangeRead> ranges;
   std::vector<Read*> of_range;
+  std::vector<std::shared_ptr<const OpenFile>> files;  // stay open while they are read
+  const Read* last = nullptr;                          // that files.back() is the file of
+  const bool may_copy = options_.direct == Direct::kNo && os::can_copy_mapped();
   begin_reads(reads, [&](Read& one) {
-    auto& file = files[{one.key, one.version}];
-    if (!file) file = files_.open(path_of(one.key), one.version);
-    check_read(one, file->size, file->version, url());
+    if (last == nullptr || last->key != one.key || last->version != one.version) {
+      files.push_back(files_.open(path_of(one.key), one.version));
+      last = &one;
+    }
+    const OpenFile& file = *files.back();
+    check_read(one, file.size, file.version, *this);
     if (one.into.empty()) return;
-    ranges.push_back({file->fd.get(), one.offset, one.into});
+    if (may_copy && file.map->is_cached() &&
+        os::copy_mapped(one.into.data(), file.map->bytes() + one.offset, one.into.size()))
+      return;
+    ranges.push_back({file.fd.get(), one.offset, one.into});
     of_range.push_back(&one);
   });
+  if (ranges.empty()) return;
   const ReadEngine& engine = best_read_engine();
   if (options_.direct == Direct::kYes) {
     read_directly(engine, ranges, options_.queue_depth, deadline);

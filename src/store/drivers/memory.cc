@@ -81,7 +81,7 @@ class MemoryStore : public Store {
     check_key(one.key);
     const auto object = object_of(one.key);
     if (!object) throw Error(Code::kNotFound, "{} has no object {}", url(), to_utf8(one.key));
-    check_read(one, std::ssize(object->bytes), object->version, url());
+    check_read(one, std::ssize(object->bytes), object->version, *this);
     if (!one.into.empty())
       std::memcpy(one.into.data(), object->bytes.data() + one.offset, one.into.size());
   }

@@ -54,8 +54,9 @@ std::shared_ptr<const OpenFile> OpenFiles::open(const std::string& path,
   if (S_ISDIR(status.st_mode)) throw Error(Code::kNotFound, "{} is a folder, no file", path);
   if (!S_ISREG(status.st_mode))
     throw Error(Code::kUnsupported, "{} is no regular file; a device is read by block://", path);
-  auto file =
-      std::make_shared<const OpenFile>(OpenFile{std::move(fd), status.st_size, version_of(status)});
+  auto map = std::make_unique<MappedFile>(fd.get(), status.st_size);
+  auto file = std::make_shared<const OpenFile>(
+      OpenFile{std::move(fd), status.st_size, version_of(status), std::move(map)});
   table.keep(path, file, most_);
   return file;
 }

@@ -17,6 +17,7 @@
 
 #include "os/per_process.h"
 #include "os/unique_fd.h"
+#include "store/internal/mapped_file.h"
 
 struct stat;
 
@@ -29,6 +30,7 @@ struct OpenFile {
   os::UniqueFd fd;
   std::int64_t size = 0;
   std::string version;
+  std::unique_ptr<MappedFile> map;
 };
 
 class OpenFiles {
