@@ -53,8 +53,8 @@ def run_job(args, watched, folder):
     return result
 
 
-BLOCK = 20     # steps
-SETTLING = 2   # steps at the head of a block that are not counted
+BLOCK = 60  # steps; a block is to hold several samples of the collector, which catches up when it is let go on
+SETTLING = 2  # steps at the head of a block that are not counted
 
 
 def in_blocks(args, folder):
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5, help="runs with the watching off and on in blocks")
-    parser.add_argument("--block-steps", type=int, default=2000, help="steps of each of them")
+    parser.add_argument("--block-steps", type=int, default=2460, help="steps of each of them")
     parser.add_argument("--parts", default="hook,collector", help="what is switched off and on: hook, collector or both")
     parser.add_argument("--bedplate", default=BIN / "bedplate")
     parser.add_argument("--json", type=pathlib.Path)

@@ -297,4 +297,4 @@ def _block_and_window(
     stored = sum(shard["bytes"] for dataset, _ in parts for shard in dataset.shards())
     mean = max(1, stored // max(1, samples))
     block = max(1, _BLOCK_BYTES // mean)
-    return {"block": block, "window": max(1, window or _WINDOW_BYTES // mean)}
+    return {"block": block, "window": max(1, _WINDOW_BYTES // mean) if window is None else int(window)}
