@@ -23,21 +23,34 @@ nb::dlpack::dtype dlpack_of(Dtype dtype, Arrays arrays) {
     return nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
   };
   switch (dtype) {
-    case Dtype::kI8: return of(Code::Int, 8);
-    case Dtype::kI16: return of(Code::Int, 16);
-    case Dtype::kI32: return of(Code::Int, 32);
-    case Dtype::kI64: return of(Code::Int, 64);
-    case Dtype::kU16: return of(Code::UInt, 16);
-    case Dtype::kU32: return of(Code::UInt, 32);
-    case Dtype::kU64: return of(Code::UInt, 64);
-    case Dtype::kF16: return of(Code::Float, 16);
-    case Dtype::kBf16: return arrays == Arrays::kTorch ? of(Code::Bfloat, 16) : of(Code::UInt, 16);
-    case Dtype::kF32: return of(Code::Float, 32);
-    case Dtype::kF64: return of(Code::Float, 64);
-    case Dtype::kBool: return of(Code::Bool, 8);
+    case Dtype::kI8:
+      return of(Code::Int, 8);
+    case Dtype::kI16:
+      return of(Code::Int, 16);
+    case Dtype::kI32:
+      return of(Code::Int, 32);
+    case Dtype::kI64:
+      return of(Code::Int, 64);
+    case Dtype::kU16:
+      return of(Code::UInt, 16);
+    case Dtype::kU32:
+      return of(Code::UInt, 32);
+    case Dtype::kU64:
+      return of(Code::UInt, 64);
+    case Dtype::kF16:
+      return of(Code::Float, 16);
+    case Dtype::kBf16:
+      return arrays == Arrays::kTorch ? of(Code::Bfloat, 16) : of(Code::UInt, 16);
+    case Dtype::kF32:
+      return of(Code::Float, 32);
+    case Dtype::kF64:
+      return of(Code::Float, 64);
+    case Dtype::kBool:
+      return of(Code::Bool, 8);
     case Dtype::kU8:
     case Dtype::kBytes:
-    case Dtype::kUtf8: break;
+    case Dtype::kUtf8:
+      break;
   }
   return of(Code::UInt, 8);
 }
@@ -47,8 +60,8 @@ nb::object array_of(void* at, const std::vector<std::int64_t>& shape, Dtype dtyp
   const std::vector<std::size_t> dimensions(shape.begin(), shape.end());
   const nb::dlpack::dtype type = dlpack_of(dtype, arrays);
   if (arrays == Arrays::kTorch) {
-    return nb::cast(nb::ndarray<nb::pytorch>(at, dimensions.size(), dimensions.data(), owner,
-                                             nullptr, type));
+    return nb::cast(
+        nb::ndarray<nb::pytorch>(at, dimensions.size(), dimensions.data(), owner, nullptr, type));
   }
   return nb::cast(
       nb::ndarray<nb::numpy>(at, dimensions.size(), dimensions.data(), owner, nullptr, type));
@@ -58,8 +71,8 @@ nb::object bytes_or_text(Dtype dtype, std::span<const std::byte> bytes) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   if (dtype != Dtype::kUtf8) return nb::bytes(begin, bytes.size());
   // What is no UTF-8 comes back as it was by os.fsencode(): nothing is lost, nothing raises.
-  return nb::steal(PyUnicode_DecodeUTF8(begin, static_cast<Py_ssize_t>(bytes.size()),
-                                        "surrogateescape"));
+  return nb::steal(
+      PyUnicode_DecodeUTF8(begin, static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
 }
 
 bool is_text_or_bytes(Dtype dtype) { return dtype == Dtype::kBytes || dtype == Dtype::kUtf8; }
@@ -104,7 +117,8 @@ nb::object to_python(const data::Field& field) {
 nb::dict to_python(const data::Sample& sample) {
   nb::dict out;
   if (!sample.key.empty()) out["__key__"] = to_utf8(sample.key);
-  for (const data::Field& field : sample.fields) out[nb::cast(to_utf8(field.name))] = to_python(field);
+  for (const data::Field& field : sample.fields)
+    out[nb::cast(to_utf8(field.name))] = to_python(field);
   return out;
 }
 

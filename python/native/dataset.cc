@@ -1,10 +1,11 @@
+#include "data/dataset.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "data/dataset.h"
 #include "data/format.h"
 #include "native.h"
 

@@ -33,7 +33,7 @@ T one_of(std::string_view given, const std::pair<std::string_view, T> (&table)[N
 }
 
 constexpr std::pair<std::string_view, FieldKind> kKinds[] = {
-    {"as_is", FieldKind::kAsIs},   {"number", FieldKind::kNumber}, {"pad", FieldKind::kPadded},
+    {"as_is", FieldKind::kAsIs},    {"number", FieldKind::kNumber}, {"pad", FieldKind::kPadded},
     {"ragged", FieldKind::kRagged}, {"image", FieldKind::kImage},   {"npy", FieldKind::kNpy}};
 constexpr std::pair<std::string_view, data::Fit> kFits[] = {
     {"stretch", data::Fit::kStretch},
@@ -43,11 +43,11 @@ constexpr std::pair<std::string_view, data::Fit> kFits[] = {
 constexpr std::pair<std::string_view, data::Tail> kTails[] = {
     {"pad", data::Tail::kPad}, {"drop", data::Tail::kDrop}, {"uneven", data::Tail::kUneven}};
 constexpr std::pair<std::string_view, data::OnBad> kOnBad[] = {{"raise", data::OnBad::kRaise},
-                                                              {"skip", data::OnBad::kSkip},
-                                                              {"refetch", data::OnBad::kRefetch}};
+                                                               {"skip", data::OnBad::kSkip},
+                                                               {"refetch", data::OnBad::kRefetch}};
 constexpr std::pair<std::string_view, data::Verify> kVerify[] = {{"always", data::Verify::kAlways},
-                                                                {"first", data::Verify::kFirst},
-                                                                {"never", data::Verify::kNever}};
+                                                                 {"first", data::Verify::kFirst},
+                                                                 {"never", data::Verify::kNever}};
 constexpr std::pair<std::string_view, data::Dtype> kNumbers[] = {
     {"i8", data::Dtype::kI8},   {"u8", data::Dtype::kU8},   {"i16", data::Dtype::kI16},
     {"u16", data::Dtype::kU16}, {"i32", data::Dtype::kI32}, {"u32", data::Dtype::kU32},
@@ -125,8 +125,8 @@ class PyLoader {
     std::vector<data::SourcePart> of;
     for (const nb::handle part : parts) {
       const auto pair = nb::cast<nb::tuple>(part);
-      of.push_back({nb::cast<std::shared_ptr<const data::Dataset>>(pair[0]),
-                    nb::cast<double>(pair[1])});
+      of.push_back(
+          {nb::cast<std::shared_ptr<const data::Dataset>>(pair[0]), nb::cast<double>(pair[1])});
     }
     const data::SourceOptions source_options{
         .seed = nb::cast<std::uint64_t>(order["seed"]),
@@ -169,6 +169,12 @@ class PyLoader {
   }
   std::int64_t steps_left() { return loader().steps_left(); }
   nb::dict stats();
+  // Batches handed over; nanoseconds of reading, decoding, idleness and the consumer's waiting.
+  nb::tuple times() {
+    const data::LoaderStats stats = loader().stats();
+    return nb::make_tuple(stats.batches, stats.read_ns, stats.decode_ns, stats.idle_ns,
+                          stats.wait_ns);
+  }
 
  private:
   data::Loader& loader() {
@@ -218,9 +224,7 @@ nb::dict PyLoader::stats() {
 }  // namespace
 
 void bind_loader(nb::module_& module) {
-  nb::enum_<Arrays>(module, "Arrays")
-      .value("NUMPY", Arrays::kNumpy)
-      .value("TORCH", Arrays::kTorch);
+  nb::enum_<Arrays>(module, "Arrays").value("NUMPY", Arrays::kNumpy).value("TORCH", Arrays::kTorch);
   nb::class_<PyLoader>(module, "Loader")
       .def(nb::init<const nb::list&, const nb::dict&, const nb::dict&>())
       .def("next", &PyLoader::next)
@@ -229,19 +233,21 @@ void bind_loader(nb::module_& module) {
       .def("begin_epoch", &PyLoader::begin_epoch)
       .def("steps_left", &PyLoader::steps_left)
       .def("stats", &PyLoader::stats)
+      .def("times", &PyLoader::times)
       .def("close", &PyLoader::close);
   // The sample at each of `count` positions from `first` on: for looking at orders.
-  module.def("order", [](std::int64_t samples, std::uint64_t seed, std::int64_t block,
-                         std::int64_t window, std::int64_t epoch, std::int64_t first,
-                         std::int64_t count) {
-    const data::Order order({.samples = samples, .seed = seed, .block = block, .window = window},
-                            epoch);
-    if (first < 0 || count < 0 || first > samples - count)
-      throw Error(Code::kInvalid, "positions {} to {} of {}", first, first + count, samples);
-    std::vector<std::int64_t> out(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = order.at(first + i);
-    return out;
-  });
+  module.def(
+      "order", [](std::int64_t samples, std::uint64_t seed, std::int64_t block, std::int64_t window,
+                  std::int64_t epoch, std::int64_t first, std::int64_t count) {
+        const data::Order order(
+            {.samples = samples, .seed = seed, .block = block, .window = window}, epoch);
+        if (first < 0 || count < 0 || first > samples - count)
+          throw Error(Code::kInvalid, "positions {} to {} of {}", first, first + count, samples);
+        std::vector<std::int64_t> out(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i)
+          out[static_cast<std::size_t>(i)] = order.at(first + i);
+        return out;
+      });
 }
 
 }  // namespace bedplate::python

@@ -14,17 +14,27 @@ PyObject* corrupt_error = nullptr;
 // Python's own classes where it has one, so that a script needs none of ours to catch them.
 PyObject* class_of(Code code) {
   switch (code) {
-    case Code::kInvalid: return PyExc_ValueError;
-    case Code::kNotFound: return PyExc_FileNotFoundError;
-    case Code::kExists: return PyExc_FileExistsError;
-    case Code::kPermission: return PyExc_PermissionError;
-    case Code::kUnsupported: return PyExc_NotImplementedError;
+    case Code::kInvalid:
+      return PyExc_ValueError;
+    case Code::kNotFound:
+      return PyExc_FileNotFoundError;
+    case Code::kExists:
+      return PyExc_FileExistsError;
+    case Code::kPermission:
+      return PyExc_PermissionError;
+    case Code::kUnsupported:
+      return PyExc_NotImplementedError;
     case Code::kNoSpace:
-    case Code::kIo: return PyExc_OSError;
-    case Code::kCorrupt: return corrupt_error;
-    case Code::kTimeout: return PyExc_TimeoutError;
-    case Code::kUnavailable: return PyExc_ConnectionError;
-    case Code::kInternal: break;
+    case Code::kIo:
+      return PyExc_OSError;
+    case Code::kCorrupt:
+      return corrupt_error;
+    case Code::kTimeout:
+      return PyExc_TimeoutError;
+    case Code::kUnavailable:
+      return PyExc_ConnectionError;
+    case Code::kInternal:
+      break;
   }
   return PyExc_RuntimeError;
 }

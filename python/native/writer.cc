@@ -40,10 +40,10 @@ class PyPackedWriter {
     const auto place = store::locate(url);
     store_ = place.store;
     writer_ = std::make_unique<PackedWriter>(
-        place.store->create(place.key,
-                            if_exists == "replace" ? store::IfExists::kReplace
-                                                   : store::IfExists::kRefuse,
-                            store::kDefaultTimeout),
+        place.store->create(
+            place.key,
+            if_exists == "replace" ? store::IfExists::kReplace : store::IfExists::kRefuse,
+            store::kDefaultTimeout),
         data::Schema::from_json(schema));
   }
 

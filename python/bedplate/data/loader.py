@@ -113,6 +113,7 @@ class Loader:
             "verify": verify,
             "timeout": float(timeout),
         }
+        self.num_workers = self._options["threads"]  # as reports call them
         self._native: Any = None
         self._process = 0
         self._state: Optional[str] = None  # to begin with, when there is no native loader yet
@@ -131,13 +132,14 @@ class Loader:
         if self._arrays == "torch":
             import torch  # noqa: F401  (the first batch should not wait for it)
         process, wait = self._process, self._options["timeout"] + 60.0
-        seen = report.Wait(self)
+        seen = report.Wait(self, native)
         while True:
             if process != os.getpid():
                 raise RuntimeError("this iteration began in another process; begin a new one")
             with seen:
                 batch = native.next(arrays, wait)
             if batch is None:
+                seen.ended()
                 return
             if self._decode is not None:
                 batch = (self._collate or _default_collate(self._arrays))(batch)

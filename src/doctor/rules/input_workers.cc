@@ -10,6 +10,7 @@
 // minor and 20 % high, Kineto 5 %.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Input {
   std::optional<double> making;  // share of time that a worker spent making batches
   std::optional<double> cpu;     // processors a worker used
   Fetches fetch;
+  bool bedplate = false;  // its loader is bedplate.data's: its workers are threads
 };
 
 // Processors that more workers could use: idle ones of the machine, as far as quota and affinity
@@ -79,6 +81,10 @@ Input look(const RunView& run) {
   in.making = workers_making(run);
   in.cpu = workers_cpu(run);
   in.fetch = all_fetches(run);
+  for (const RankView& rank : run.ranks()) {
+    const auto loader = main_loader(run, rank);
+    in.bedplate = in.bedplate || (loader && loader->dataset.starts_with("bedplate.data"));
+  }
   const double pegged = run.threshold("input_workers.pegged_share");
   if (in.workers == 0) {
     in.kind = Kind::kAbsent;
@@ -116,7 +122,22 @@ std::string title(const Input& in) {
 
 constexpr double kFreeForAWorker = 0.5;  // processors
 
+// Of bedplate.data's loader: threads, not processes, and what they wait for is known.
+std::string fix_of_ours(const Input& in) {
+  if (in.kind == Kind::kRestarting)
+    return "give Loader(prefetch=) room for more batches; a set of many shards opens faster with "
+           "the manifest that bedplate data index writes";
+  if (in.fetch.share(in.fetch.blocked_ns()) >= 0.5)
+    return "the loader's threads wait for the store: raise Loader(threads=), or put a cache or a "
+           "local copy of the shards nearer";
+  if (in.free_cpus >= kFreeForAWorker)
+    return fmt::format("raise Loader(threads=): {:.1f} processors are free", in.free_cpus);
+  return "the loader's threads are out of processors: make a sample cheaper to decode, ahead of "
+         "the training";
+}
+
 std::string fix(const Input& in) {
+  if (in.bedplate) return fix_of_ours(in);
   const double work = in.fetch.batches > 0 ? in.fetch.user_ns / in.fetch.wall_ns : 0;
   switch (in.kind) {
     case Kind::kAbsent:
@@ -128,20 +149,24 @@ std::string fix(const Input& in) {
       }
       return "no processor is free for workers (num_workers=1 hides only what blocks): make a "
              "batch cheaper to make, such as by decoding or "
-             "tokenising once, ahead of the training";
+             "tokenising once, ahead of the training (bedplate data pack), and read it by "
+             "bedplate.data.Loader in place of the DataLoader";
     case Kind::kTooFew:
       return fmt::format(
           "raise num_workers ({:.1f} processors are free), with persistent_workers=True; if that "
           "does not suffice make a "
-          "batch cheaper to make",
+          "batch cheaper to make: shards (bedplate data pack) and bedplate.data.Loader in place of "
+          "the DataLoader",
           in.free_cpus);
     case Kind::kPegged:
-      return work > 0.5 ? "more workers will not help: their transform is bound by the processor "
-                          "and none is free. Decode or transform once, "
-                          "ahead of the training, use a cheaper transform, move it to the GPU, or "
-                          "get more processors"
-                        : "more workers will not help: no processor is free. Make a batch cheaper "
-                          "to make, or get more processors";
+      return work > 0.5
+                 ? "more workers will not help: their transform is bound by the processor "
+                   "and none is free. Decode or transform once, "
+                   "ahead of the training, use a cheaper transform, move it to the GPU, or "
+                   "get more processors"
+                 : "more workers will not help: no processor is free. Make a batch cheaper "
+                   "to make (shards of bedplate data pack, read by bedplate.data.Loader), or "
+                   "get more processors";
     case Kind::kWaiting:
       return "raise prefetch_factor: batches take unevenly long to make; look for what some of "
              "them "
@@ -149,7 +174,7 @@ std::string fix(const Input& in) {
     case Kind::kHandOver:
       return "batches lie ready, more workers or a longer queue bring nothing: hand over few large "
              "tensors, not many objects; num_workers=0 where data lie in memory; pin_memory=False "
-             "without a GPU";
+             "without a GPU; bedplate.data.Loader makes batches in threads and hands over views";
     case Kind::kRestarting:
       return "keep the workers: persistent_workers=True, or one long epoch; make opening the data "
              "set cheap";
@@ -158,10 +183,25 @@ std::string fix(const Input& in) {
 }
 
 std::string undo(const Input& in) {
+  if (in.bedplate) return "give Loader() the arguments it had";
   if (in.kind == Kind::kPegged) return "make the batches as before";
   if (in.kind != Kind::kAbsent)
     return "set num_workers, prefetch_factor and persistent_workers back";
   return in.free_cpus >= kFreeForAWorker ? "num_workers=0" : "make the batches as before";
+}
+
+// Who waited for whom, as the loader itself counted.
+void add_loader_times(const RunView& run, const RankView& rank, Finding& f) {
+  const auto notes = run.notes("loader_times", rank.pid);
+  if (notes.empty()) return;
+  const auto times = nlohmann::json::parse(notes.back(), nullptr, false);
+  const auto time = [&](const char* key) {
+    return human_duration(times.is_object() ? times.value(key, Nanos{0}) : 0);
+  };
+  f.evidence.push_back(cite("bedplate.data.Loader",
+                            "its threads read {}, decoded {}, waited {} for the loop, which waited "
+                            "{} for them",
+                            time("read_ns"), time("decode_ns"), time("idle_ns"), time("wait_ns")));
 }
 
 void add_evidence(const RunView& run, const Input& in, Finding& f) {
@@ -171,10 +211,14 @@ void add_evidence(const RunView& run, const Input& in, Finding& f) {
     const auto loader = main_loader(run, rank);
     if (!loader) continue;
     f.evidence.push_back(
-        cite("hook: DataLoader", "{}: num_workers={}, {}persistent_workers={}, data set {}",
-             run.label(rank.pid), loader->workers,
+        cite("hook: DataLoader", "{}: {}={}, {}{}data set {}", run.label(rank.pid),
+             in.bedplate ? "bedplate.data.Loader, threads" : "num_workers", loader->workers,
              loader->batch_size > 0 ? fmt::format("batch_size={}, ", loader->batch_size) : "",
-             loader->persistent ? "True" : "False", loader->dataset));
+             in.bedplate          ? ""
+             : loader->persistent ? "persistent_workers=True, "
+                                  : "persistent_workers=False, ",
+             loader->dataset));
+    if (in.bedplate) add_loader_times(run, rank, f);
     break;
   }
   if (in.fetch.batches > 0) {

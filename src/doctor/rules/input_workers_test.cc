@@ -43,6 +43,27 @@ TEST(InputWorkers, BusyWorkersBesideIdleProcessorsAreTooFew) {
   EXPECT_THAT(f.fix, testing::HasSubstr("raise num_workers (2.0 processors are free)"));
 }
 
+TEST(InputWorkers, BedplatesOwnLoaderIsToldByItsOwnKnobs) {
+  auto run = starved(1);
+  run.data().notes.erase(
+      std::remove_if(run.data().notes.begin(), run.data().notes.end(),
+                     [](const probe::Note& note) { return note.key == "loader"; }),
+      run.data().notes.end());
+  run.data().notes.push_back(
+      {100, 0, "loader",
+       R"({"id":1,"num_workers":1,"batch_size":8,"dataset":"bedplate.data.dataset.Dataset"})"});
+  run.data().notes.push_back(
+      {100, kSecond, "loader_times",
+       R"({"batches":90,"read_ns":2000000000,"decode_ns":100000000,"idle_ns":0,"wait_ns":400000000})"});
+  run.fetching(100, 10, 98, 0.05, 0.01);
+  const Finding waits = judge(run.build()).findings.at(0);
+  EXPECT_THAT(waits.fix, testing::HasSubstr("wait for the store: raise Loader(threads=)"));
+  EXPECT_THAT(evidence(waits), testing::HasSubstr("bedplate.data.Loader, threads=1"));
+  EXPECT_THAT(evidence(waits), testing::HasSubstr("read 2 s, decoded 100 ms, waited 0 ns"));
+  run.fetching(100, 10, 98, 0.95, 0.01);
+  EXPECT_THAT(judge(run.build()).findings.at(0).fix, testing::HasSubstr("Loader(threads=)"));
+}
+
 TEST(InputWorkers, WorkersThatUseAllProcessorsDoNotNeedMoreOfThem) {
   auto run = starved(2);
   run.cpu(1000, 0.98)

@@ -1,6 +1,7 @@
 // Rules about ranks: one that is slow, one that died.
 #include <signal.h>
 
+#include "base/text.h"
 #include "doctor/rules/rule_test.h"
 
 namespace bedplate::doctor {

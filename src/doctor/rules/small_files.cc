@@ -95,9 +95,9 @@ std::optional<Finding> check(const RunView& run) {
                             human_share(storm.fetch.share(storm.fetch.user_ns))));
   f.verify = "strace -c -f -e trace=openat,read,close,newfstatat COMMAND   # a copy of the run";
   f.fix =
-      "put the samples into a few large files (tar, WebDataset, Parquet, one numpy array) and read "
-      "those in order; on network storage copy them "
-      "to local disk first";
+      "put the samples into a few large files and read those: bedplate data pack FOLDER SHARDS/, "
+      "then bedplate.data.Loader(Dataset(\"SHARDS/\"), …) in place of the DataLoader; or tar, "
+      "WebDataset, Parquet, one numpy array; on network storage copy them to local disk first";
   f.undo = "read the single files again";
   return f;
 }
@@ -155,7 +155,10 @@ extern const Rule kSmallFiles = {
         "rchar and syscr of /proc/PID/io",
     .symptoms = kSymptoms,
     .verify = "strace -c -f -e trace=openat,read,close,newfstatat COMMAND   # a copy of the run",
-    .fix = "Shards: tar, WebDataset, Parquet, numpy; local copies of what lies on network storage.",
+    .fix =
+        "Shards: bedplate data pack and bedplate.data.Loader; tar, WebDataset, Parquet, numpy; "
+        "local "
+        "copies of what lies on network storage.",
     .check = check,
     .rule_out = rule_out,
     .brings = kBrings,
