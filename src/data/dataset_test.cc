@@ -2,16 +2,25 @@
 #include "data/dataset.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/error.h"
+#include "data/manifest.h"
 #include "data/packed_writer.h"
 #include "data/tar_writer.h"
 #include "data/test_bytes.h"
 #include "os/test_folder.h"
+#include "store/fault_store.h"
 
 namespace bedplate::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -99,7 +108,7 @@ TEST_F(DatasetOf, ADamagedSampleIsNamed) {
   const auto dataset = open({url("0.shard")});
   const auto place = store::locate(url("0.shard"));
   std::string bytes = store::get(*place.store, place.key);
-  bytes[static_cast<std::size_t>(dataset->shards()[0].index->extent(1).offset) + 5] ^= 1;
+  bytes[static_cast<std::size_t>(dataset->shards()[0].index().extent(1).offset) + 5] ^= 1;
   store::put(*place.store, place.key, bytes);
   const auto again = open({url("0.shard")});
   EXPECT_EQ(text_of(again->get(2).fields[0].bytes), "0.shard/2");
@@ -111,6 +120,160 @@ TEST_F(DatasetOf, ADamagedSampleIsNamed) {
     EXPECT_THAT(error.what(), HasSubstr("sample 1 (1 of"));
     EXPECT_THAT(error.what(), HasSubstr("0.shard"));
   }
+}
+
+// --- manifests ------------------------------------------------------------------------------
+
+class Manifests : public DatasetOf {
+ protected:
+  static std::size_t opened(const Dataset& dataset) {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(dataset.shards(), [](const auto& shard) { return shard.is_open(); }));
+  }
+  std::string folder() { return url("") + "/"; }
+  void damage(std::string_view name, std::size_t byte) {
+    const auto place = store::locate(url(name));
+    std::string bytes = store::get(*place.store, place.key);
+    bytes[byte] ^= 1;
+    store::put(*place.store, place.key, bytes);
+  }
+};
+
+TEST_F(Manifests, ShardsAreOpenedWhenTheyAreUsed) {
+  for (int i = 0; i < 40; ++i) packed(fmt::format("{:02}.shard", i), i % 3);
+  const auto before = open({folder()});
+  EXPECT_EQ(opened(*before), 40u);
+  const ManifestMade made = write_manifest(folder());
+  EXPECT_EQ(made.shards, 40);
+  EXPECT_EQ(made.samples, before->samples());
+  for (const std::string& url : {folder(), url("{00..39}.shard"), url("{00..19}.shard")}) {
+    const auto dataset = open({url});
+    EXPECT_EQ(opened(*dataset), 0u) << url;
+    EXPECT_EQ(dataset->memory_bytes(), 0);
+    EXPECT_THAT(dataset->notes(), ElementsAre());
+    EXPECT_EQ(text_of(dataset->get(0).fields[0].bytes), "01.shard/0");
+    EXPECT_EQ(text_of(dataset->get(2).fields[0].bytes), "02.shard/1");
+    EXPECT_EQ(opened(*dataset), 2u);
+  }
+  EXPECT_EQ(open({folder()})->fingerprint(), before->fingerprint());
+}
+
+TEST_F(Manifests, AShardThatChangedIsOpenedAndNamed) {
+  for (int i = 0; i < 3; ++i) packed(fmt::format("{}.shard", i), 5);
+  write_manifest(folder());
+  packed("1.shard", 7);
+  packed("3.shard", 1);
+  const auto dataset = open({folder()});
+  EXPECT_EQ(dataset->samples(), 18);
+  EXPECT_EQ(opened(*dataset), 2u);
+  EXPECT_THAT(dataset->notes(), ElementsAre(AllOf(HasSubstr("2 of 4 shards are not as"),
+                                                  HasSubstr("first: 1.shard"))));
+  write_manifest(folder());
+  EXPECT_EQ(opened(*open({folder()})), 0u);
+}
+
+TEST_F(Manifests, ADamagedOneIsPassedOverAndNamed) {
+  packed("0.shard", 3);
+  const std::string name(kManifestName);
+  const auto size = static_cast<std::size_t>(write_manifest(folder()).object.size);
+  for (std::size_t i = 0; i < size; ++i) {
+    damage(name, i);
+    const auto dataset = open({folder()});
+    ASSERT_EQ(dataset->samples(), 3) << i;
+    ASSERT_EQ(opened(*dataset), 1u) << i;
+    ASSERT_THAT(dataset->notes(), ElementsAre(HasSubstr("damaged and was passed over"))) << i;
+    damage(name, i);
+  }
+}
+
+TEST_F(Manifests, AWrongCountIsFoundWhenTheShardIsOpened) {
+  packed("0.shard", 3);
+  const auto place = store::locate(url("0.shard"));
+  const auto info = store::info(*place.store, place.key);
+  const ObjectRow row{"0.shard", info.size, 4, info.version};
+  store::put(*place.store, std::string(kManifestName),
+             ObjectTable::write(kManifestMagic, "packed", {&row, 1}));
+  const auto dataset = open({folder()});
+  EXPECT_EQ(dataset->samples(), 4);
+  try {
+    dataset->get(0);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kCorrupt);
+    EXPECT_THAT(error.what(), HasSubstr("has 3 samples, where the manifest says 4"));
+  }
+}
+
+TEST_F(Manifests, ManyThreadsAndAChildOpenAShardOnceEach) {
+  for (int i = 0; i < 8; ++i) packed(fmt::format("{}.shard", i), 10);
+  write_manifest(folder());
+  std::atomic<int> reads = 0;
+  DatasetOptions options;
+  options.wrap = [&](std::shared_ptr<store::Store> inner) {
+    return std::make_shared<store::FaultStore>(
+        std::move(inner), store::Faults{.before_read = [&](const store::Read& read) {
+          // A packed shard's header is read once by each opening.
+          if (read.offset == 0 && read.key.ends_with(".shard")) ++reads;
+          return std::optional<Error>();
+        }});
+  };
+  const std::string urls[] = {folder()};
+  const auto dataset = Dataset::open(urls, options);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&] {
+        for (std::int64_t i = 0; i < 40; ++i) dataset->get(i);
+      });
+    }
+  }
+  EXPECT_EQ(reads, 4);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool right = text_of(dataset->get(3).fields[0].bytes) == "0.shard/3" &&
+                       text_of(dataset->get(79).fields[0].bytes) == "7.shard/9";
+    ::_exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(opened(*dataset), 4u);
+}
+
+TEST_F(Manifests, AFolderOfSeveralFormatsIsRefused) {
+  packed("0.shard", 1);
+  TarWriter tar(
+      store::locate(url("1.tar")).store->create("1.tar", store::IfExists::kReplace, kSecond));
+  tar.finish();
+  EXPECT_THAT(refusal({folder()}), HasSubstr("several formats"));
+  const std::string urls[] = {folder()};
+  EXPECT_EQ(Dataset::open(urls, {.format = "packed"})->samples(), 1);
+}
+
+TEST(ObjectTableTest, RowsComeBackAndAreFound) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 1000; ++i) names.push_back(fmt::format("ünï/{:04}", i));
+  std::vector<ObjectRow> rows;
+  for (const auto& name : names) rows.push_back({name, 1, std::ssize(rows), name});
+  const ObjectTable table(ObjectTable::write("MAGICMAG", "text", rows), "MAGICMAG");
+  EXPECT_EQ(table.rows(), 1000);
+  EXPECT_EQ(table.text(), "text");
+  EXPECT_EQ(table.find(names[500])->number, 500);
+  EXPECT_EQ(table.find(names[500])->version, names[500]);
+  EXPECT_EQ(table.find("nothing"), std::nullopt);
+  EXPECT_EQ(ObjectTable(ObjectTable::write("MAGICMAG", "", {}), "MAGICMAG").rows(), 0);
+  EXPECT_THROW(ObjectTable(ObjectTable::write("MAGICMAG", "", {}), "OTHERMAG"), Error);
+}
+
+TEST(ObjectTableTest, NamesThatLeaveTheFolderOrRepeatAreRefused) {
+  const auto refused = [](std::vector<ObjectRow> rows) {
+    EXPECT_THROW(ObjectTable::write("MAGICMAG", "", rows), Error);
+  };
+  refused({{"../a"}});
+  refused({{""}});
+  refused({{"/a"}});
+  refused({{"a"}, {"a"}});
+  refused({{"b"}, {"a"}});
 }
 
 }  // namespace

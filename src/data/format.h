@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "data/packed_index.h"
@@ -28,6 +29,14 @@ struct Format {
   std::shared_ptr<const ShardIndex> (*open)(const std::shared_ptr<store::Store>& store,
                                             const store::ObjectInfo& shard,
                                             const ShardOptions& options);
+  // The name of an object that stands for all of the folder it lies in, others of its kind below
+  // included; empty for formats that have none.
+  std::string_view folder_object = {};
+  // Makes a shard of a folder that has no such object; nullptr where that cannot be. `prefix` is
+  // empty or ends in a slash.
+  std::shared_ptr<const ShardIndex> (*open_folder)(const std::shared_ptr<store::Store>& store,
+                                                   const std::string& prefix,
+                                                   const ShardOptions& options) = nullptr;
 };
 std::span<const Format* const> all_formats();
 

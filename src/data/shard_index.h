@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/schema.h"
@@ -35,6 +36,7 @@ struct Field {
   Dtype dtype = Dtype::kBytes;
   std::vector<std::int64_t> shape;   // elements in each dimension
   std::span<const std::byte> bytes;  // into what was read, or into Sample::owned
+  std::string_view encoding = {};    // what the bytes are, where the format says so: "jpeg"; static
 };
 
 struct Sample {
@@ -54,6 +56,9 @@ class ShardIndex {
  public:
   explicit ShardIndex(store::ObjectInfo object) : object_(std::move(object)) {}
   virtual ~ShardIndex() = default;
+
+  // As it was opened.
+  const store::ObjectInfo& shard() const { return object_; }
 
   virtual std::int64_t samples() const = 0;
   // 0 <= sample < samples(), else undefined; so in all members.

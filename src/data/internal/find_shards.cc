@@ -1,0 +1,195 @@
+#include "data/internal/find_shards.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/parallel.h"
+
+namespace bedplate::data {
+namespace {
+
+// From so many names in one store on, one listing is asked for instead of each name.
+constexpr std::size_t kListFrom = 32;
+
+std::string folder_of(std::string_view key) {
+  return std::string(key.substr(0, key.rfind('/') + 1));
+}
+
+std::string_view common_prefix(std::string_view a, std::string_view b) {
+  const auto [end, ignored] = std::ranges::mismatch(a, b);
+  return a.substr(0, static_cast<std::size_t>(end - a.begin()));
+}
+
+class Finding {
+ public:
+  explicit Finding(const DatasetOptions& options)
+      : options_(options),
+        format_(options.format.empty() ? nullptr : &format_of_name(options.format)) {}
+
+  void add(const std::string& pattern) {
+    std::vector<Named> named;
+    for (std::string& url : expand_braces(pattern)) {
+      if (url.ends_with('/')) {
+        add_named(named);
+        named.clear();
+        add_folder(url);
+      } else {
+        auto place = open(url);
+        named.push_back({std::move(url), std::move(place), {}});
+      }
+    }
+    add_named(named);
+  }
+  std::vector<FoundShard> take() { return std::move(found_); }
+
+ private:
+  struct Named {
+    std::string url;
+    store::Place place;
+    std::optional<store::ObjectInfo> info;
+  };
+
+  Deadline deadline() const { return Deadline::after(options_.shard.timeout); }
+
+  void add_named(std::vector<Named>& named) {
+    if (named.size() >= kListFrom) look_up_by_listing(named);
+    for_each_of(named.size(), options_.open_at_once, [&](std::size_t i) {
+      auto& [url, place, info] = named[i];
+      if (!info) info = place.store->find(place.key, deadline());
+    });
+    for (auto& [url, place, info] : named) {
+      if (!info) {
+        throw Error(Code::kNotFound, "{} is not there{}", to_utf8(url),
+                    url.find("://") == std::string::npos ? "; a folder's name ends in /" : "");
+      }
+      const Format* format = format_ ? format_ : format_of_shard(place.key);
+      if (format == nullptr)
+        throw Error(Code::kInvalid,
+                    "{}: no format has shards of such a name; name one with format=", to_utf8(url));
+      found_.push_back({place.store, *info, folder_of(place.key), format});
+    }
+  }
+
+  // Fills in what listings bring; what is left over is asked for by name.
+  void look_up_by_listing(std::vector<Named>& named) {
+    struct Wanted {
+      std::string_view prefix;
+      std::unordered_map<std::string_view, std::vector<Named*>> keys;
+    };
+    std::map<store::Store*, Wanted> stores;
+    for (Named& one : named) {
+      auto [at, fresh] = stores.try_emplace(one.place.store.get(), Wanted{one.place.key, {}});
+      at->second.prefix = common_prefix(at->second.prefix, one.place.key);
+      at->second.keys[one.place.key].push_back(&one);
+    }
+    for (auto& [store, wanted] : stores) {
+      if (wanted.keys.size() < kListFrom) continue;
+      // A folder that holds far more than what is wanted is not listed to its end.
+      struct Enough {};
+      std::size_t others = 0;
+      const auto visit = [&](const store::ObjectInfo& info) {
+        const auto at = wanted.keys.find(info.key);
+        if (at == wanted.keys.end()) {
+          if (++others > 10 * wanted.keys.size() + 1000) throw Enough();
+          return;
+        }
+        for (Named* one : at->second) one->info = info;
+      };
+      try {
+        store->list(wanted.prefix, visit, deadline());
+      } catch (const Enough&) {
+      } catch (const Error& error) {
+        // Who may read may not always list.
+        if (error.code() != Code::kUnsupported && error.code() != Code::kPermission) throw;
+      }
+    }
+  }
+
+  void add_folder(const std::string& url) {
+    const auto place = open(url);
+    if (format_ && !format_->folder_object.empty() && add_as_one(place)) return;
+    std::vector<FoundShard> here;
+    const auto visit = [&](const store::ObjectInfo& info) {
+      const Format* format = format_of_shard(info.key);
+      if (format && (!format_ || format == format_))
+        here.push_back({place.store, info, place.key, format});
+    };
+    place.store->list(place.key, visit, deadline());
+    drop_what_others_stand_for(here);
+    if (here.empty())
+      throw Error(Code::kNotFound, "{} holds no shards of {}", to_utf8(url),
+                  format_ ? fmt::format("format {}", format_->name) : "a format that is known");
+    for (const FoundShard& one : here) {
+      if (one.format == here.front().format) continue;
+      throw Error(Code::kInvalid,
+                  "{} holds shards of several formats ({} is {}, {} is {}); name one with format=",
+                  to_utf8(url), to_utf8(here.front().object.key), here.front().format->name,
+                  to_utf8(one.object.key), one.format->name);
+    }
+    std::ranges::move(here, std::back_inserter(found_));
+  }
+
+  // Of a format that knows whole folders; false when the folder is none for it.
+  bool add_as_one(const store::Place& place) {
+    const auto info =
+        place.store->find(place.key + std::string(format_->folder_object), deadline());
+    if (info) {
+      found_.push_back({place.store, *info, place.key, format_});
+      return true;
+    }
+    if (format_->open_folder == nullptr) return false;
+    auto opened = format_->open_folder(place.store, place.key, options_.shard);
+    found_.push_back({place.store, opened->shard(), place.key, format_, opened});
+    return true;
+  }
+
+  // Shards below a folder for which an object of the same format stands.
+  static void drop_what_others_stand_for(std::vector<FoundShard>& found) {
+    std::set<std::pair<const Format*, std::string>> folders;
+    for (const FoundShard& one : found) {
+      if (!one.format->folder_object.empty())
+        folders.emplace(one.format, folder_of(one.object.key));
+    }
+    if (folders.empty()) return;
+    std::erase_if(found, [&](const FoundShard& one) {
+      std::string folder = folder_of(one.object.key);
+      while (!folder.empty()) {
+        folder.pop_back();
+        folder = folder_of(folder);
+        if (folders.contains({one.format, folder})) return true;
+      }
+      return false;
+    });
+  }
+
+  // One store for all URLs that share everything up to the last slash.
+  store::Place open(const std::string& url) {
+    auto place = store::locate(url, options_.store);
+    auto [at, fresh] = stores_.try_emplace(place.store->url(), place.store);
+    if (fresh && options_.wrap) at->second = options_.wrap(place.store);
+    place.store = at->second;
+    return place;
+  }
+
+  const DatasetOptions& options_;
+  const Format* format_;
+  std::map<std::string, std::shared_ptr<store::Store>> stores_;
+  std::vector<FoundShard> found_;
+};
+
+}  // namespace
+
+std::vector<FoundShard> find_shards(std::span<const std::string> urls,
+                                    const DatasetOptions& options) {
+  Finding finding(options);
+  for (const std::string& url : urls) finding.add(url);
+  return finding.take();
+}
+
+}  // namespace bedplate::data

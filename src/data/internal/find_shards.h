@@ -1,0 +1,25 @@
+// The shards that URLs name: in their order, each with what its store says of it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace bedplate::data {
+
+struct FoundShard {
+  std::shared_ptr<store::Store> store;  // shared by the shards of one URL
+  store::ObjectInfo object;
+  std::string folder;  // whose manifest may know it: a prefix of the key
+  const Format* format = nullptr;
+  std::shared_ptr<const ShardIndex> opened = {};  // when the format made it of a folder
+};
+
+// Errors as those of Dataset::open().
+std::vector<FoundShard> find_shards(std::span<const std::string> urls,
+                                    const DatasetOptions& options);
+
+}  // namespace bedplate::data
