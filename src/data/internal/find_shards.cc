@@ -1,29 +1,21 @@
 #include "data/internal/find_shards.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/parallel.h"
+#include "data/internal/look_up.h"
 
 namespace bedplate::data {
 namespace {
 
-// From so many names in one store on, one listing is asked for instead of each name.
-constexpr std::size_t kListFrom = 32;
-
 std::string folder_of(std::string_view key) {
   return std::string(key.substr(0, key.rfind('/') + 1));
-}
-
-std::string_view common_prefix(std::string_view a, std::string_view b) {
-  const auto [end, ignored] = std::ranges::mismatch(a, b);
-  return a.substr(0, static_cast<std::size_t>(end - a.begin()));
 }
 
 class Finding {
@@ -58,11 +50,14 @@ class Finding {
   Deadline deadline() const { return Deadline::after(options_.shard.timeout); }
 
   void add_named(std::vector<Named>& named) {
-    if (named.size() >= kListFrom) look_up_by_listing(named);
-    for_each_of(named.size(), options_.open_at_once, [&](std::size_t i) {
-      auto& [url, place, info] = named[i];
-      if (!info) info = place.store->find(place.key, deadline());
-    });
+    std::map<store::Store*, std::vector<Named*>> stores;
+    for (Named& one : named) stores[one.place.store.get()].push_back(&one);
+    for (const auto& [store, of_store] : stores) {
+      std::vector<std::string> keys;
+      for (const Named* one : of_store) keys.push_back(one->place.key);
+      auto infos = look_up(*store, keys, options_.open_at_once, deadline());
+      for (std::size_t i = 0; i < keys.size(); ++i) of_store[i]->info = std::move(infos[i]);
+    }
     for (auto& [url, place, info] : named) {
       if (!info) {
         throw Error(Code::kNotFound, "{} is not there{}", to_utf8(url),
@@ -73,41 +68,6 @@ class Finding {
         throw Error(Code::kInvalid,
                     "{}: no format has shards of such a name; name one with format=", to_utf8(url));
       found_.push_back({place.store, *info, folder_of(place.key), format});
-    }
-  }
-
-  // Fills in what listings bring; what is left over is asked for by name.
-  void look_up_by_listing(std::vector<Named>& named) {
-    struct Wanted {
-      std::string_view prefix;
-      std::unordered_map<std::string_view, std::vector<Named*>> keys;
-    };
-    std::map<store::Store*, Wanted> stores;
-    for (Named& one : named) {
-      auto [at, fresh] = stores.try_emplace(one.place.store.get(), Wanted{one.place.key, {}});
-      at->second.prefix = common_prefix(at->second.prefix, one.place.key);
-      at->second.keys[one.place.key].push_back(&one);
-    }
-    for (auto& [store, wanted] : stores) {
-      if (wanted.keys.size() < kListFrom) continue;
-      // A folder that holds far more than what is wanted is not listed to its end.
-      struct Enough {};
-      std::size_t others = 0;
-      const auto visit = [&](const store::ObjectInfo& info) {
-        const auto at = wanted.keys.find(info.key);
-        if (at == wanted.keys.end()) {
-          if (++others > 10 * wanted.keys.size() + 1000) throw Enough();
-          return;
-        }
-        for (Named* one : at->second) one->info = info;
-      };
-      try {
-        store->list(wanted.prefix, visit, deadline());
-      } catch (const Enough&) {
-      } catch (const Error& error) {
-        // Who may read may not always list.
-        if (error.code() != Code::kUnsupported && error.code() != Code::kPermission) throw;
-      }
     }
   }
 
