@@ -63,6 +63,7 @@ suite format tools/check_format.sh
 suite c++ ctest --test-dir build/ci --output-on-failure -j "$(nproc)" --timeout 180 --repeat until-pass:2
 suite hook pytests python/tests
 suite e2e pytests tests/e2e
+suite formats pytests tests/formats
 suite docs pytests tests/docs
 suite provoke pytests tests/provoke
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
