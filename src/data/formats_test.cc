@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/listing.h"
+#include "data/manifest.h"
+#include "data/object_table.h"
 #include "data/scanned_index.h"
 #include "data/test_bytes.h"
 #include "data/test_shards.h"
@@ -384,6 +386,26 @@ TEST_F(Files, AListingIsFrozen) {
   store_->remove("g/b.txt", Deadline::after(kSecond));
   EXPECT_THAT(refusal("g/bedplate.files"), HasSubstr("not found: sample 1"));
   EXPECT_THROW(open("nowhere/", "files"), Error);
+}
+
+TEST_F(Files, AListingThatLiesIsAnErrorAndNoMore) {
+  put("l/a.txt", "a");
+  for (const std::int64_t size : {INT64_MAX, std::int64_t{1} << 60, std::int64_t{2}}) {
+    const std::string version = store::info(*store_, "l/a.txt").version;
+    const ObjectRow row{"a.txt", size, 1, version};
+    put("l/bedplate.files", ObjectTable::write(kListingMagic, "", {&row, 1}));
+    EXPECT_THAT(refusal("l/bedplate.files"), HasSubstr("sample 0 (0 of l/a.txt")) << size;
+  }
+}
+
+TEST_F(Files, AFolderWithoutAListingHasNoManifest) {
+  put("h/a.txt", "a");
+  try {
+    write_manifest("memory://formats/h", {.format = "files"});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("have no listing yet"));
+  }
 }
 
 }  // namespace
