@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -38,7 +39,16 @@ class Finding {
     }
     add_named(named);
   }
-  std::vector<FoundShard> take() { return std::move(found_); }
+  std::vector<FoundShard> take() {
+    // A shard that was named and is the only one of its folder is opened as quickly as a manifest.
+    std::map<std::pair<store::Store*, std::string>, int> shards_of;
+    for (const FoundShard& one : found_) ++shards_of[{one.store.get(), *one.folder}];
+    for (const std::size_t i : named_) {
+      FoundShard& one = found_[i];
+      if (shards_of[{one.store.get(), *one.folder}] == 1) one.folder.reset();
+    }
+    return std::move(found_);
+  }
 
  private:
   struct Named {
@@ -67,6 +77,7 @@ class Finding {
       if (format == nullptr)
         throw Error(Code::kInvalid,
                     "{}: no format has shards of such a name; name one with format=", to_utf8(url));
+      named_.push_back(found_.size());
       found_.push_back({place.store, *info, folder_of(place.key), format});
     }
   }
@@ -84,7 +95,8 @@ class Finding {
     drop_what_others_stand_for(here);
     if (here.empty())
       throw Error(Code::kNotFound, "{} holds no shards of {}", to_utf8(url),
-                  format_ ? fmt::format("format {}", format_->name) : "a format that is known");
+                  format_ ? fmt::format("format {}", format_->name)
+                          : "a format that is known; loose files are read with format=files");
     for (const FoundShard& one : here) {
       if (one.format == here.front().format) continue;
       throw Error(Code::kInvalid,
@@ -141,6 +153,7 @@ class Finding {
   const Format* format_;
   std::map<std::string, std::shared_ptr<store::Store>> stores_;
   std::vector<FoundShard> found_;
+  std::vector<std::size_t> named_;  // of them: those that were not found by a folder
 };
 
 }  // namespace
