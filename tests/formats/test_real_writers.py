@@ -7,6 +7,7 @@ Needs packages from PyPI (bench/peers/formats.txt), which go into build/peers on
 
 import json
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -14,18 +15,25 @@ import pytest
 WRITE = pathlib.Path(__file__).with_name("write_samples.py")
 
 
+@pytest.fixture(scope="session")
+def all_sets(peers, tmp_path_factory):
+    """A folder with a set of each kind: written once, since importing the writers takes seconds."""
+    folder = tmp_path_factory.mktemp("sets")
+    done = subprocess.run([peers, WRITE, folder], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
 @pytest.fixture
-def written(peers, tmp_path):
-    """written(kind) → the set's first shard, and its samples."""
+def written(all_sets, tmp_path):
+    """written(kind) → the shard of a copy of the set, and its samples."""
 
-    def write(kind):
-        done = subprocess.run([peers, WRITE, kind, tmp_path], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr[-2000:]
-        [shard] = json.loads(done.stdout.splitlines()[-1])
-        lines = (tmp_path / "expected.jsonl").read_text().splitlines()
-        return tmp_path / shard, [json.loads(line) for line in lines]
+    def copy(kind):
+        shutil.copytree(all_sets / kind, tmp_path / kind)
+        shard, *samples = map(json.loads, (all_sets / f"{kind}.jsonl").read_text().splitlines())
+        return tmp_path / kind / shard, samples
 
-    return write
+    return copy
 
 
 def cat(data_cat, *arguments):

@@ -1,6 +1,7 @@
-"""Run in the peers' environment: write_samples.py KIND FOLDER writes a set with the format's own writer.
+"""Run in the peers' environment: write_samples.py FOLDER writes sets with their formats' own writers, each to FOLDER/KIND.
 
-Writes FOLDER/expected.jsonl beside it: the samples as data_cat prints them, made from the values, not from the files.
+Beside each goes FOLDER/KIND.jsonl: a line with the set's shard, then the samples as data_cat prints them, made from the values, not
+from the files.
 """
 
 import importlib.util
@@ -72,12 +73,18 @@ def write_tfrecord(folder):
     return ["0.tfrecord"], expected
 
 
-def write_mds(folder, **options):
-    # The packages' __init__ import ready-made sets and loaders that want torchvision and transformers; the writer does not.
-    [folder_of_package] = importlib.util.find_spec("streaming").submodule_search_locations
+def import_streaming():
+    """Its packages' __init__ import ready-made sets and loaders that want torchvision and transformers; the writer does not."""
+    if "streaming" in sys.modules:
+        return
+    [folder] = importlib.util.find_spec("streaming").submodule_search_locations
     for name in ("streaming", "streaming.base"):
         sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__path__ = [folder_of_package + name.removeprefix("streaming").replace(".", "/")]
+        sys.modules[name].__path__ = [folder + name.removeprefix("streaming").replace(".", "/")]
+
+
+def write_mds(folder, **options):
+    import_streaming()
     from PIL import Image
     from streaming.base.format.mds.encodings import mds_encode
     from streaming.base.format.mds.writer import MDSWriter
@@ -135,9 +142,11 @@ KINDS = {
 }
 
 if __name__ == "__main__":
-    to = pathlib.Path(sys.argv[2])
-    shards, samples = KINDS[sys.argv[1]](to)
-    with open(to / "expected.jsonl", "w") as out:
-        for key, fields in samples:
-            out.write(json.dumps({"key": key, "fields": fields}) + "\n")
-    print(json.dumps(shards))
+    for kind, write in KINDS.items():
+        to = pathlib.Path(sys.argv[1]) / kind
+        to.mkdir()
+        [shard], samples = write(to)
+        with open(to.with_suffix(".jsonl"), "w") as out:
+            out.write(json.dumps(shard) + "\n")
+            for key, fields in samples:
+                out.write(json.dumps({"key": key, "fields": fields}) + "\n")
