@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 formatter=$(command -v clang-format-14 || true)
 [ -n "$formatter" ] || { echo "format: not checked: clang-format-14 is not installed"; exit 0; }
-git ls-files 'src/*.h' 'src/*.cc' 'include/*.h' | xargs "$formatter" --dry-run --Werror && echo "format: clean"
+git ls-files 'src/*.h' 'src/*.cc' 'include/*.h' 'fuzz/*.h' 'fuzz/*.cc' | xargs "$formatter" --dry-run --Werror && echo "format: clean"

@@ -65,6 +65,7 @@ suite c++ ctest --test-dir build/ci --output-on-failure -j "$(nproc)" --timeout 
 suite stores pytests tests/stores
 suite hook pytests python/tests
 suite e2e pytests tests/e2e
+suite formats pytests tests/formats
 suite docs pytests tests/docs
 suite provoke pytests tests/provoke
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"

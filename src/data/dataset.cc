@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 
@@ -17,10 +18,20 @@
 namespace bedplate::data {
 namespace {
 
+constexpr std::int64_t kUnknown = -1;  // samples of a shard that no manifest knows
+
 std::uint64_t hash_of(std::string_view text) {
   // Two CRCs over different text make 64 bits that are the same on every machine.
   const std::uint64_t low = crc32c(text);
   return low | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
+}
+
+std::string memory_of(std::int64_t bytes) {
+  try {
+    return std::string(static_cast<std::size_t>(bytes), '\0');
+  } catch (const std::exception&) {
+    throw Error(Code::kCorrupt, "it is to have {} bytes, for which there is no memory", bytes);
+  }
 }
 
 }  // namespace
@@ -39,17 +50,17 @@ std::shared_ptr<const Dataset> Dataset::open(std::span<const std::string> urls,
     shard.object = std::move(one.object);
     shard.format = one.format;
     shard.dataset_ = dataset.get();
+    shard.samples = kUnknown;
     if (one.opened) {
       shard.samples = one.opened->samples();
       shard.opened_ = new Shard::Opened(std::move(one.opened));
-    } else if (const auto samples =
-                   known.samples_of(*one.store, one.folder, shard.object, shard.format->name,
-                                    Deadline::after(options.shard.timeout))) {
-      shard.samples = *samples;
-    } else {
-      unknown.push_back(i);
-      shard.samples = -1;
+    } else if (one.folder) {
+      shard.samples = known
+                          .samples_of(*one.store, *one.folder, shard.object, shard.format->name,
+                                      Deadline::after(options.shard.timeout))
+                          .value_or(kUnknown);
     }
+    if (shard.samples == kUnknown) unknown.push_back(i);
   }
   std::atomic<std::size_t> opened = 0;
   for_each_of(unknown.size(), options.open_at_once, [&](std::size_t i) {
@@ -93,7 +104,7 @@ const ShardIndex& Dataset::Shard::index() const {
                 to_utf8(object.key), store->url());
   if (const Opened* opened = opened_.load(std::memory_order_acquire)) return **opened;
   auto fresh = format->open(store, object, dataset_->options_);
-  if (samples >= 0 && fresh->samples() != samples) {
+  if (samples != kUnknown && fresh->samples() != samples) {
     throw Error(Code::kCorrupt,
                 "{} in {} has {} samples, where the manifest says {}; write the manifest again",
                 to_utf8(object.key), store->url(), fresh->samples(), samples);
@@ -120,9 +131,9 @@ Sample Dataset::get(std::int64_t sample, Deadline deadline) const {
   const Extent extent = index.extent(at.sample);
   // A deque's elements stay where they are when the deque is moved.
   std::deque<std::string> owned;
-  owned.emplace_back(static_cast<std::size_t>(extent.bytes), '\0');
-  const auto bytes = std::as_writable_bytes(std::span(owned.front()));
   try {
+    owned.push_back(memory_of(extent.bytes));
+    const auto bytes = std::as_writable_bytes(std::span(owned.front()));
     store::read_exactly(
         *shard.store,
         {.key = object.key, .offset = extent.offset, .into = bytes, .version = object.version},

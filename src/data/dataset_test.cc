@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "base/error.h"
@@ -238,6 +239,51 @@ TEST_F(Manifests, ManyThreadsAndAChildOpenAShardOnceEach) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(opened(*dataset), 4u);
+}
+
+// A store that cannot list, as those behind plain HTTP.
+class Unlisted : public store::FaultStore {
+ public:
+  explicit Unlisted(std::shared_ptr<Store> inner) : FaultStore(std::move(inner), {}) {}
+  void list(std::string_view, const Visit&, Deadline) override {
+    throw Error(Code::kUnsupported, "this store cannot list");
+  }
+};
+
+TEST_F(Manifests, ManyNamesAreFoundWithAndWithoutAListing) {
+  for (int i = 0; i < 50; ++i) packed(fmt::format("{:02}.shard", i), 1);
+  write_manifest(folder());
+  for (int i = 0; i < 1600; ++i)  // far more than is asked for: no listing to its end
+    std::ofstream(folder_.path() / fmt::format("00-{}", i));
+  DatasetOptions unlisted;
+  unlisted.wrap = [](std::shared_ptr<store::Store> inner) {
+    return std::make_shared<Unlisted>(std::move(inner));
+  };
+  const std::string urls[] = {url("{00..49}.shard")};
+  for (const DatasetOptions& options : {DatasetOptions(), unlisted}) {
+    const auto dataset = Dataset::open(urls, options);
+    EXPECT_EQ(dataset->samples(), 50);
+    EXPECT_EQ(opened(*dataset), 0u);
+    EXPECT_EQ(text_of(dataset->get(49).fields[0].bytes), "49.shard/0");
+  }
+  EXPECT_THAT(refusal({url("{00..50}.shard")}), HasSubstr("50.shard is not there"));
+}
+
+TEST_F(Manifests, ManyShardsCostAtMost24BytesASampleWhenAllAreOpen) {
+  constexpr int kShards = 500;
+  constexpr int kEach = 100;
+  packed("x", kEach);
+  const std::string bytes = store::get(*store::locate(url("x")).store, "x");
+  for (int i = 0; i < kShards; ++i)
+    std::ofstream(folder_.path() / fmt::format("{:04}.shard", i)) << bytes;
+  write_manifest(folder());
+  const auto dataset = open({folder()});
+  ASSERT_EQ(dataset->samples(), kShards * kEach);
+  dataset->get(dataset->samples() - 1);
+  EXPECT_EQ(opened(*dataset), 1u);
+  for (const auto& shard : dataset->shards()) shard.index();
+  EXPECT_EQ(opened(*dataset), static_cast<std::size_t>(kShards));
+  EXPECT_LE(dataset->memory_bytes(), 24 * dataset->samples());
 }
 
 TEST_F(Manifests, AFolderOfSeveralFormatsIsRefused) {

@@ -1,36 +1,16 @@
 #include "data/tar_index.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <vector>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/internal/scan_window.h"
 #include "data/tar_format.h"
 
 namespace bedplate::data {
 namespace {
-
-static_assert(std::endian::native == std::endian::little);
-
-struct Entry {
-  std::uint64_t offset;
-  std::uint32_t bytes;
-  std::uint32_t crc;
-};
-static_assert(sizeof(Entry) == 16);
-
-// The version's bytes follow, then the samples.
-struct SidecarHeader {
-  char magic[8];
-  std::uint64_t archive_bytes;
-  std::uint64_t samples;
-  std::uint32_t version_bytes;
-  std::uint32_t crc;  // of the 28 bytes before and of all that follows
-};
-static_assert(sizeof(SidecarHeader) == 32);
-constexpr char kMagic[8] = {'B', 'P', 'T', 'A', 'R', 'I', 'X', '1'};
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -38,34 +18,9 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 class Index : public TarIndex {
  public:
-  Index(std::vector<Entry> samples, store::ObjectInfo archive)
-      : TarIndex(std::move(archive)), samples_(std::move(samples)) {}
-
-  std::int64_t samples() const override { return std::ssize(samples_); }
-  Extent extent(std::int64_t sample) const override {
-    const Entry& one = samples_[static_cast<std::size_t>(sample)];
-    return {static_cast<std::int64_t>(one.offset), one.bytes, one.crc};
-  }
+  Index(store::ObjectInfo archive, std::vector<ScannedSample> samples)
+      : TarIndex(std::move(archive), std::move(samples), kTarSidecarMagic) {}
   void unpack(std::int64_t sample, std::span<const std::byte> raw, Sample& out) const override;
-  std::int64_t memory_bytes() const override {
-    return static_cast<std::int64_t>(samples_.capacity() * sizeof(Entry));
-  }
-
-  std::string sidecar() const override {
-    SidecarHeader header{};
-    std::memcpy(header.magic, kMagic, sizeof kMagic);
-    header.archive_bytes = static_cast<std::uint64_t>(object_.size);
-    header.samples = samples_.size();
-    header.version_bytes = static_cast<std::uint32_t>(object_.version.size());
-    std::string rest = object_.version;
-    rest += text_of(std::as_bytes(std::span(samples_)));
-    const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
-    header.crc = crc32c(rest, crc32c(head.substr(0, offsetof(SidecarHeader, crc))));
-    return std::string(head) + rest;
-  }
-
- private:
-  std::vector<Entry> samples_;
 };
 
 // The members in a piece of an archive, one after the other.
@@ -123,7 +78,7 @@ void Index::unpack(std::int64_t, std::span<const std::byte> raw, Sample& out) co
 class Scan {
  public:
   Scan(store::Store& store, const store::ObjectInfo& info, Deadline deadline)
-      : store_(store), info_(info), deadline_(deadline) {}
+      : store_(store), info_(info), window_(store, info, deadline) {}
 
   std::shared_ptr<const TarIndex> run(CutOff cut_off) {
     try {
@@ -137,11 +92,11 @@ class Scan {
       throw Error(error.code(), "{} in {}, near byte {}: {}", to_utf8(info_.key), store_.url(), at_,
                   error.what());
     }
-    return std::make_shared<Index>(std::move(samples_), info_);
+    return std::make_shared<Index>(info_, std::move(samples_));
   }
 
  private:
-  static constexpr std::int64_t kWindow = 4 * kMiB;
+  static constexpr std::int64_t kWindow = ScanWindow::kBytes / 2;
 
   // False when the archive has no end.
   bool members() {
@@ -207,27 +162,16 @@ class Scan {
 
   // At most kWindow bytes, which lie in the archive; valid until the next call.
   std::span<const std::byte> bytes_at(std::int64_t offset, std::int64_t size) {
-    if (offset < window_begin_ || offset + size > window_begin_ + std::ssize(window_)) {
-      // From the open sample's begin on, if that leaves room: its checksum is still to be made.
-      std::int64_t begin = offset;
-      if (open_ && begin_ < offset && offset + size - begin_ <= kWindow) begin = begin_;
-      window_.resize(static_cast<std::size_t>(std::min(2 * kWindow, info_.size - begin)));
-      window_begin_ = begin;
-      store::read_exactly(
-          store_, {.key = info_.key, .offset = begin, .into = window_, .version = info_.version},
-          deadline_);
-    }
-    return std::span<const std::byte>(window_).subspan(
-        static_cast<std::size_t>(offset - window_begin_), static_cast<std::size_t>(size));
+    // From the open sample's begin on, if that leaves room: its checksum is still to be made.
+    const bool all = open_ && begin_ < offset && offset + size - begin_ <= kWindow;
+    return window_.at(offset, size, all ? begin_ : offset, ScanWindow::kBytes);
   }
 
   store::Store& store_;
   const store::ObjectInfo& info_;
-  Deadline deadline_;
+  ScanWindow window_;
   std::int64_t at_ = 0;
-  std::vector<std::byte> window_;
-  std::int64_t window_begin_ = 0;
-  std::vector<Entry> samples_;
+  std::vector<ScannedSample> samples_;
   // The sample whose members are coming.
   bool open_ = false;
   std::string key_;
@@ -245,31 +189,15 @@ std::shared_ptr<const TarIndex> scan_tar(store::Store& store, const store::Objec
 
 std::shared_ptr<const TarIndex> open_tar_sidecar(std::string_view sidecar,
                                                  const store::ObjectInfo& info) {
-  const auto corrupt = [&] {
-    return Error(Code::kCorrupt, "the index of {} is damaged; it can be made again",
-                 to_utf8(info.key));
-  };
-  SidecarHeader header{};
-  if (sidecar.size() < sizeof header) throw corrupt();
-  std::memcpy(&header, sidecar.data(), sizeof header);
-  const std::string_view rest = sidecar.substr(sizeof header);
-  const std::string_view head = sidecar.substr(0, offsetof(SidecarHeader, crc));
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
-      header.crc != crc32c(rest, crc32c(head)) || header.version_bytes > rest.size() ||
-      (rest.size() - header.version_bytes) % sizeof(Entry) != 0 ||
-      (rest.size() - header.version_bytes) / sizeof(Entry) != header.samples)
-    throw corrupt();
-  if (header.archive_bytes != static_cast<std::uint64_t>(info.size) ||
-      rest.substr(0, header.version_bytes) != info.version)
-    return nullptr;
-  std::vector<Entry> samples(header.samples);
-  if (!samples.empty())
-    std::memcpy(samples.data(), rest.data() + header.version_bytes, samples.size() * sizeof(Entry));
-  for (const Entry& one : samples) {
-    if (one.offset > header.archive_bytes || one.bytes > header.archive_bytes - one.offset)
-      throw corrupt();
-  }
-  return std::make_shared<Index>(std::move(samples), info);
+  auto samples = read_sidecar(sidecar, kTarSidecarMagic, info);
+  return samples ? std::make_shared<Index>(info, *std::move(samples)) : nullptr;
+}
+
+std::shared_ptr<const TarIndex> open_tar(store::Store& store, const store::ObjectInfo& info,
+                                         CutOff cut_off, Deadline deadline) {
+  if (auto samples = find_sidecar(store, kTarSidecarMagic, info, deadline))
+    return std::make_shared<Index>(info, *std::move(samples));
+  return scan_tar(store, info, cut_off, deadline);
 }
 
 }  // namespace bedplate::data

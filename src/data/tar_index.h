@@ -12,21 +12,15 @@
 #include <string>
 #include <string_view>
 
-#include "base/units.h"
 #include "data/packed_index.h"
-#include "data/shard_index.h"
+#include "data/scanned_index.h"
 #include "store/store.h"
 
 namespace bedplate::data {
 
-constexpr std::string_view kTarSidecarSuffix = ".bpidx";
-constexpr std::int64_t kMostSidecarBytes = 4 * kGiB;
-
-class TarIndex : public ShardIndex {
- public:
-  using ShardIndex::ShardIndex;
-  virtual std::string sidecar() const = 0;
-};
+constexpr std::string_view kTarSidecarMagic = "BPTARIX1";
+using TarIndex = ScannedIndex;
+constexpr std::string_view kTarSidecarSuffix = kSidecarSuffix;
 
 // Error{kCorrupt} for what is no archive, a damaged one, or one whose end is missing (a copy that
 // broke off), unless that is to be recovered: then what is whole is taken. kUnsupported for sparse
@@ -39,5 +33,10 @@ std::shared_ptr<const TarIndex> scan_tar(store::Store& store, const store::Objec
 // {kCorrupt} when it is damaged.
 std::shared_ptr<const TarIndex> open_tar_sidecar(std::string_view sidecar,
                                                  const store::ObjectInfo& info);
+
+// By the sidecar beside the archive, which spares reading it whole; without one, or when it is of
+// another archive, by a scan.
+std::shared_ptr<const TarIndex> open_tar(store::Store& store, const store::ObjectInfo& info,
+                                         CutOff cut_off, Deadline deadline);
 
 }  // namespace bedplate::data

@@ -1,29 +1,22 @@
 #include "data/internal/find_shards.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/parallel.h"
+#include "data/internal/look_up.h"
 
 namespace bedplate::data {
 namespace {
 
-// From so many names in one store on, one listing is asked for instead of each name.
-constexpr std::size_t kListFrom = 32;
-
 std::string folder_of(std::string_view key) {
   return std::string(key.substr(0, key.rfind('/') + 1));
-}
-
-std::string_view common_prefix(std::string_view a, std::string_view b) {
-  const auto [end, ignored] = std::ranges::mismatch(a, b);
-  return a.substr(0, static_cast<std::size_t>(end - a.begin()));
 }
 
 class Finding {
@@ -46,7 +39,16 @@ class Finding {
     }
     add_named(named);
   }
-  std::vector<FoundShard> take() { return std::move(found_); }
+  std::vector<FoundShard> take() {
+    // A shard that was named and is the only one of its folder is opened as quickly as a manifest.
+    std::map<std::pair<store::Store*, std::string>, int> shards_of;
+    for (const FoundShard& one : found_) ++shards_of[{one.store.get(), *one.folder}];
+    for (const std::size_t i : named_) {
+      FoundShard& one = found_[i];
+      if (shards_of[{one.store.get(), *one.folder}] == 1) one.folder.reset();
+    }
+    return std::move(found_);
+  }
 
  private:
   struct Named {
@@ -58,11 +60,14 @@ class Finding {
   Deadline deadline() const { return Deadline::after(options_.shard.timeout); }
 
   void add_named(std::vector<Named>& named) {
-    if (named.size() >= kListFrom) look_up_by_listing(named);
-    for_each_of(named.size(), options_.open_at_once, [&](std::size_t i) {
-      auto& [url, place, info] = named[i];
-      if (!info) info = place.store->find(place.key, deadline());
-    });
+    std::map<store::Store*, std::vector<Named*>> stores;
+    for (Named& one : named) stores[one.place.store.get()].push_back(&one);
+    for (const auto& [store, of_store] : stores) {
+      std::vector<std::string> keys;
+      for (const Named* one : of_store) keys.push_back(one->place.key);
+      auto infos = look_up(*store, keys, options_.open_at_once, deadline());
+      for (std::size_t i = 0; i < keys.size(); ++i) of_store[i]->info = std::move(infos[i]);
+    }
     for (auto& [url, place, info] : named) {
       if (!info) {
         throw Error(Code::kNotFound, "{} is not there{}", to_utf8(url),
@@ -72,42 +77,8 @@ class Finding {
       if (format == nullptr)
         throw Error(Code::kInvalid,
                     "{}: no format has shards of such a name; name one with format=", to_utf8(url));
+      named_.push_back(found_.size());
       found_.push_back({place.store, *info, folder_of(place.key), format});
-    }
-  }
-
-  // Fills in what listings bring; what is left over is asked for by name.
-  void look_up_by_listing(std::vector<Named>& named) {
-    struct Wanted {
-      std::string_view prefix;
-      std::unordered_map<std::string_view, std::vector<Named*>> keys;
-    };
-    std::map<store::Store*, Wanted> stores;
-    for (Named& one : named) {
-      auto [at, fresh] = stores.try_emplace(one.place.store.get(), Wanted{one.place.key, {}});
-      at->second.prefix = common_prefix(at->second.prefix, one.place.key);
-      at->second.keys[one.place.key].push_back(&one);
-    }
-    for (auto& [store, wanted] : stores) {
-      if (wanted.keys.size() < kListFrom) continue;
-      // A folder that holds far more than what is wanted is not listed to its end.
-      struct Enough {};
-      std::size_t others = 0;
-      const auto visit = [&](const store::ObjectInfo& info) {
-        const auto at = wanted.keys.find(info.key);
-        if (at == wanted.keys.end()) {
-          if (++others > 10 * wanted.keys.size() + 1000) throw Enough();
-          return;
-        }
-        for (Named* one : at->second) one->info = info;
-      };
-      try {
-        store->list(wanted.prefix, visit, deadline());
-      } catch (const Enough&) {
-      } catch (const Error& error) {
-        // Who may read may not always list.
-        if (error.code() != Code::kUnsupported && error.code() != Code::kPermission) throw;
-      }
     }
   }
 
@@ -124,7 +95,8 @@ class Finding {
     drop_what_others_stand_for(here);
     if (here.empty())
       throw Error(Code::kNotFound, "{} holds no shards of {}", to_utf8(url),
-                  format_ ? fmt::format("format {}", format_->name) : "a format that is known");
+                  format_ ? fmt::format("format {}", format_->name)
+                          : "a format that is known; loose files are read with format=files");
     for (const FoundShard& one : here) {
       if (one.format == here.front().format) continue;
       throw Error(Code::kInvalid,
@@ -181,6 +153,7 @@ class Finding {
   const Format* format_;
   std::map<std::string, std::shared_ptr<store::Store>> stores_;
   std::vector<FoundShard> found_;
+  std::vector<std::size_t> named_;  // of them: those that were not found by a folder
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,8 @@ namespace bedplate::data {
 struct FoundShard {
   std::shared_ptr<store::Store> store;  // shared by the shards of one URL
   store::ObjectInfo object;
-  std::string folder;  // whose manifest may know it: a prefix of the key
+  // Whose manifest may know it, a prefix of the key; nullopt where asking for one does not pay.
+  std::optional<std::string> folder;
   const Format* format = nullptr;
   std::shared_ptr<const ShardIndex> opened = {};  // when the format made it of a folder
 };
