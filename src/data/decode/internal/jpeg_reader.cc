@@ -1,4 +1,5 @@
-// clang-format off: jpeglib.h needs what stands before it
+// jpeglib.h needs what stands before it.
+// clang-format off
 #include <setjmp.h>
 #include <stdio.h>
 #include <jpeglib.h>
@@ -242,6 +243,10 @@ class JpegReader : public RowReader {
   // Goes through a file without an end, so that it is refused whatever part of it is wanted. If
   // nothing but the end is missing, it is opened anew.
   void find_what_is_missing() {
+    // Its coder takes zeros for data that are not there, as the standard has it.
+    if (info_.arith_code)
+      throw Error(Code::kCorrupt, "a JPEG of {} bytes is cut off: its end is missing",
+                  file_.size());
     choose_colours();
     guarded([this] {
       info_.scale_num = 1;
