@@ -22,9 +22,10 @@ namespace {
 // picture. Encoders write about ten.
 constexpr int kMaxScans = 500;
 
-// Upsampling of colours looks one stored pixel sideways, and less carefully in very narrow strips:
-// so many pixels more on both sides, and a crop has the same pixels as the whole picture.
-constexpr int kMarginPixels = 32;
+// Upsampling of colours looks one stored pixel sideways, and less carefully in very narrow strips.
+// So much wider, and so wide at the least, a crop has the same pixels as the whole picture.
+constexpr int kMarginPixels = 4;
+constexpr int kLeastPixels = 64;
 
 // Where the data of the first scan begin, at the least: behind SOI and a marker.
 constexpr std::size_t kLeastHead = 4;
@@ -85,8 +86,9 @@ class JpegReader : public RowReader {
     });
     check_whole();
     const auto width = static_cast<int>(info_.output_width);
-    const int left = std::max(0, wanted.left - kMarginPixels);
-    const int right = std::min(width, wanted.left + wanted.width + kMarginPixels);
+    const int margin = std::max(kMarginPixels, (kLeastPixels - wanted.width) / 2);
+    const int left = std::max(0, wanted.left - margin);
+    const int right = std::min(width, wanted.left + wanted.width + margin);
     auto first = static_cast<JDIMENSION>(left);
     auto columns = static_cast<JDIMENSION>(right - left);
     guarded([&] {
