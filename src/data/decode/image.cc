@@ -57,8 +57,11 @@ class ImageDecoder::Impl {
     return size;
   }
 
+  // `output_of` is asked when the head is known to be that of a whole file: memory for a bomb is
+  // not taken before.
+  template <typename Output>
   void decode(std::span<const std::byte> file, const ImageSize& size, const Plan& plan,
-              const ImageSpec& output, std::span<std::byte> out) {
+              const ImageSpec& output, const Output& output_of) {
     RowReader& reader = *readers_[static_cast<std::size_t>(size.kind)];
     const Closing closing{reader};
     reader.open(file, size,
@@ -73,7 +76,7 @@ class ImageDecoder::Impl {
     const Region region = reader.start(shrink, wanted);
     x_.move_origin(region.left);
     y_.move_origin(region.top);
-    canvas_.begin(plan, output.height, output.width, output.channels, output.layout, out);
+    canvas_.begin(plan, output.height, output.width, output.channels, output.layout, output_of());
     if (output.fit == Fit::kPad) canvas_.fill(output.background);
     resampler_.begin(x_, y_, region.width, output.channels, canvas_);
     for (int row = 0; row < region.height; ++row) {
@@ -108,7 +111,7 @@ void ImageDecoder::decode(std::span<const std::byte> file, const ImageSpec& spec
     throw Error(Code::kInvalid, "a picture of {} x {} x {} takes {} bytes, not {}", spec.height,
                 spec.width, spec.channels, bytes, out.size());
   const ImageSize size = impl_->size_of(file);
-  impl_->decode(file, size, plan_of(size, spec, seed), spec, out);
+  impl_->decode(file, size, plan_of(size, spec, seed), spec, [&] { return out; });
 }
 
 void ImageDecoder::decode_whole(std::span<const std::byte> file, int channels, Pixels& pixels) {
@@ -116,12 +119,15 @@ void ImageDecoder::decode_whole(std::span<const std::byte> file, int channels, P
   const ImageSize size = impl_->size_of(file);
   const ImageSpec output{
       .height = size.shown_height(), .width = size.shown_width(), .channels = channels};
-  pixels.height = output.height;
-  pixels.width = output.width;
-  pixels.channels = channels;
-  pixels.bytes.resize(static_cast<std::size_t>(output.height) *
-                      static_cast<std::size_t>(output.width) * static_cast<std::size_t>(channels));
-  impl_->decode(file, size, whole_plan(size), output, pixels.bytes);
+  impl_->decode(file, size, whole_plan(size), output, [&] {
+    pixels.height = output.height;
+    pixels.width = output.width;
+    pixels.channels = channels;
+    pixels.bytes.resize(static_cast<std::size_t>(output.height) *
+                        static_cast<std::size_t>(output.width) *
+                        static_cast<std::size_t>(channels));
+    return std::span(pixels.bytes);
+  });
 }
 
 }  // namespace bedplate::data

@@ -1,4 +1,5 @@
-// clang-format off: jpeglib.h needs what stands before it
+// jpeglib.h needs what stands before it.
+// clang-format off
 #include <setjmp.h>
 #include <stdio.h>
 #include <jpeglib.h>
@@ -21,9 +22,10 @@ namespace {
 // picture. Encoders write about ten.
 constexpr int kMaxScans = 500;
 
-// Upsampling of colours looks one stored pixel sideways, and less carefully in very narrow strips:
-// so many pixels more on both sides, and a crop has the same pixels as the whole picture.
-constexpr int kMarginPixels = 32;
+// Upsampling of colours looks one stored pixel sideways, and less carefully in very narrow strips.
+// So much wider, and so wide at the least, a crop has the same pixels as the whole picture.
+constexpr int kMarginPixels = 4;
+constexpr int kLeastPixels = 64;
 
 // Where the data of the first scan begin, at the least: behind SOI and a marker.
 constexpr std::size_t kLeastHead = 4;
@@ -84,8 +86,9 @@ class JpegReader : public RowReader {
     });
     check_whole();
     const auto width = static_cast<int>(info_.output_width);
-    const int left = std::max(0, wanted.left - kMarginPixels);
-    const int right = std::min(width, wanted.left + wanted.width + kMarginPixels);
+    const int margin = std::max(kMarginPixels, (kLeastPixels - wanted.width) / 2);
+    const int left = std::max(0, wanted.left - margin);
+    const int right = std::min(width, wanted.left + wanted.width + margin);
     auto first = static_cast<JDIMENSION>(left);
     auto columns = static_cast<JDIMENSION>(right - left);
     guarded([&] {
@@ -242,6 +245,10 @@ class JpegReader : public RowReader {
   // Goes through a file without an end, so that it is refused whatever part of it is wanted. If
   // nothing but the end is missing, it is opened anew.
   void find_what_is_missing() {
+    // Its coder takes zeros for data that are not there, as the standard has it.
+    if (info_.arith_code)
+      throw Error(Code::kCorrupt, "a JPEG of {} bytes is cut off: its end is missing",
+                  file_.size());
     choose_colours();
     guarded([this] {
       info_.scale_num = 1;

@@ -6,42 +6,78 @@
 namespace bedplate::data {
 namespace {
 
-// Four weights in both halves of a register, as pairs for each channel of pixels 0 and 1 in the
-// lower, of pixels 2 and 3 in the upper half.
-__m256i spread_weights(const std::int16_t* weights) {
-  const __m256i four =
-      _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights)));
-  return _mm256_shuffle_epi8(four,
-                             _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3,  //
-                                              4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7));
+#define BEDPLATE_INLINE inline __attribute__((always_inline))
+
+BEDPLATE_INLINE __m128i load_16(const void* from) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(from));
+}
+BEDPLATE_INLINE __m128i load_8(const void* from) {
+  return _mm_loadl_epi64(static_cast<const __m128i*>(from));
+}
+BEDPLATE_INLINE __m256i both(__m128i low, __m128i high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
-// Four pixels of 4 bytes, as pairs for each channel: of pixels 0 and 1 in the lower half, of 2 and
-// 3 in the upper.
-__m256i spread_pixels(const std::uint8_t* pixels) {
-  const __m256i four =
-      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels)));
-  return _mm256_shuffle_epi8(
-      four, _mm256_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1,  //
-                             8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
+// Two outputs, one in each half of a register: a sum for each of the 4 bytes of a pixel.
+struct TwoOutputs {
+  const std::uint8_t* in[2];
+  const std::int16_t* weights[2];
+
+  BEDPLATE_INLINE TwoOutputs(const RowAxis& axis, const std::uint8_t* row, int output)
+      : in{row + std::ptrdiff_t{axis.first[output]} * 4,
+           row + std::ptrdiff_t{axis.first[output + 1]} * 4},
+        weights{axis.weights + std::ptrdiff_t{output} * axis.taps,
+                axis.weights + std::ptrdiff_t{output + 1} * axis.taps} {}
+
+  // Adds pixels k to k + 3: as pairs for each byte, of pixels 0 and 1, and of 2 and 3.
+  BEDPLATE_INLINE __m256i add(__m256i sums, std::ptrdiff_t k) const {
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1));
+    const __m256i second = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
+    const __m256i pixels = both(load_16(in[0] + k * 4), load_16(in[1] + k * 4));
+    const __m256i four = both(load_8(weights[0] + k), load_8(weights[1] + k));
+    const __m256i a =
+        _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, first), _mm256_shuffle_epi32(four, 0x00));
+    const __m256i b =
+        _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, second), _mm256_shuffle_epi32(four, 0x55));
+    return _mm256_add_epi32(sums, _mm256_add_epi32(a, b));
+  }
+};
+
+// Outputs 0 and 1 in `a`, 2 and 3 in `b`, as 12 bytes; 4 more are written.
+BEDPLATE_INLINE void store_4_outputs(__m256i a, __m256i b, __m128i shift, std::uint8_t* out) {
+  const __m256i words = _mm256_packs_epi32(_mm256_sra_epi32(a, shift), _mm256_sra_epi32(b, shift));
+  const __m256i bytes = _mm256_packus_epi16(words, words);  // 0 2 0 2, 1 3 1 3
+  const __m128i pixels =
+      _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  const __m128i packed = _mm_shuffle_epi8(
+      pixels, _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), packed);
 }
 
 void row_of_4(const RowAxis& axis, const std::uint8_t* in, std::uint8_t* out) {
-  const __m128i half = _mm_set1_epi32(1 << (axis.shift - 1));
+  const __m256i half = _mm256_set1_epi32(1 << (axis.shift - 1));
   const __m128i shift = _mm_cvtsi32_si128(axis.shift);
-  const std::int16_t* weights = axis.weights;
-  for (int i = 0; i < axis.outputs; ++i, out += 3) {
-    const std::uint8_t* from = in + static_cast<std::ptrdiff_t>(axis.first[i]) * 4;
-    __m256i sums = _mm256_setzero_si256();
-    for (int k = 0; k < axis.taps; k += 4, from += 16, weights += 4)
-      sums =
-          _mm256_add_epi32(sums, _mm256_madd_epi16(spread_pixels(from), spread_weights(weights)));
-    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    sum = _mm_sra_epi32(_mm_add_epi32(sum, half), shift);
-    sum = _mm_packs_epi32(sum, sum);
-    sum = _mm_packus_epi16(sum, sum);
-    _mm_storeu_si32(out, sum);
+  int i = 0;
+  for (; i + 4 <= axis.outputs; i += 4) {
+    const TwoOutputs first(axis, in, i);
+    const TwoOutputs second(axis, in, i + 2);
+    __m256i a = first.add(half, 0);
+    __m256i b = second.add(half, 0);
+    for (std::ptrdiff_t k = 4; k < axis.taps; k += 4) {
+      a = first.add(a, k);
+      b = second.add(b, k);
+    }
+    store_4_outputs(a, b, shift, out + std::ptrdiff_t{i} * 3);
   }
+  if (i == axis.outputs) return;
+  const RowAxis rest{.first = axis.first + i,
+                     .weights = axis.weights + std::ptrdiff_t{i} * axis.taps,
+                     .taps = axis.taps,
+                     .outputs = axis.outputs - i,
+                     .shift = axis.shift};
+  kPlainKernels.row_of_4(rest, in, out + std::ptrdiff_t{i} * 3);
 }
 
 void row_of_1(const RowAxis& axis, const std::uint8_t* in, std::uint8_t* out) {
@@ -61,37 +97,61 @@ void row_of_1(const RowAxis& axis, const std::uint8_t* in, std::uint8_t* out) {
   }
 }
 
-// 32 bytes of each row at `x`.
-void column_of_32(const std::uint8_t* const* rows, const std::int16_t* weights, int taps, int shift,
-                  std::size_t x, std::uint8_t* out) {
+struct Column {
+  const std::uint8_t* const* rows;
+  const std::int16_t* weights;
+  int taps;
+  int shift;
+};
+
+// 32 bytes of each row at `x`. kTaps: the column's taps, or 0 for any number of them.
+template <int kTaps>
+BEDPLATE_INLINE void column_of_32(const Column& column, std::size_t x, std::uint8_t* out) {
+  const int taps = kTaps == 0 ? column.taps : kTaps;
   const __m256i zero = _mm256_setzero_si256();
-  const __m256i half = _mm256_set1_epi32(1 << (shift - 1));
+  const __m256i half = _mm256_set1_epi32(1 << (column.shift - 1));
   __m256i sums[4] = {half, half, half, half};
+#pragma GCC unroll 8
   for (int k = 0; k < taps; k += 2) {
-    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k] + x));
-    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k + 1] + x));
-    const __m256i two = _mm256_broadcastd_epi32(_mm_loadu_si32(weights + k));
-    const __m256i low = _mm256_unpacklo_epi8(a, b);
-    const __m256i high = _mm256_unpackhi_epi8(a, b);
+    const auto row = [&](int at) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(column.rows[at] + x));
+    };
+    const __m256i two = _mm256_broadcastd_epi32(_mm_loadu_si32(column.weights + k));
+    const __m256i low = _mm256_unpacklo_epi8(row(k), row(k + 1));
+    const __m256i high = _mm256_unpackhi_epi8(row(k), row(k + 1));
     const __m256i pairs[4] = {_mm256_unpacklo_epi8(low, zero), _mm256_unpackhi_epi8(low, zero),
                               _mm256_unpacklo_epi8(high, zero), _mm256_unpackhi_epi8(high, zero)};
     for (int i = 0; i < 4; ++i)
       sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs[i], two));
   }
-  const __m128i count = _mm_cvtsi32_si128(shift);
+  const __m128i count = _mm_cvtsi32_si128(column.shift);
   for (__m256i& sum : sums) sum = _mm256_sra_epi32(sum, count);
   const __m256i low = _mm256_packs_epi32(sums[0], sums[1]);
   const __m256i high = _mm256_packs_epi32(sums[2], sums[3]);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), _mm256_packus_epi16(low, high));
 }
 
+template <int kTaps>
+void whole_column(const Column& column, std::size_t bytes, std::uint8_t* out) {
+  for (std::size_t x = 0; x + 32 <= bytes; x += 32) column_of_32<kTaps>(column, x, out);
+  // Not a byte behind the end: another thread may be at it.
+  if (bytes % 32 != 0) column_of_32<kTaps>(column, bytes - 32, out);
+}
+
 void column(const std::uint8_t* const* rows, const std::int16_t* weights, int taps, int shift,
             std::size_t bytes, std::uint8_t* out) {
   if (bytes < 32) return kPlainKernels.column(rows, weights, taps, shift, bytes, out);
-  std::size_t x = 0;
-  for (; x + 32 <= bytes; x += 32) column_of_32(rows, weights, taps, shift, x, out);
-  // Not a byte behind the end: another thread may be at it.
-  if (x < bytes) column_of_32(rows, weights, taps, shift, bytes - 32, out);
+  const Column all{rows, weights, taps, shift};
+  switch (taps) {
+    case 2:
+      return whole_column<2>(all, bytes, out);
+    case 4:
+      return whole_column<4>(all, bytes, out);
+    case 6:
+      return whole_column<6>(all, bytes, out);
+    default:
+      return whole_column<0>(all, bytes, out);
+  }
 }
 
 // Which byte of one of three registers goes to each place of a plane; -1: of another register.
