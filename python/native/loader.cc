@@ -167,6 +167,12 @@ class PyLoader {
     const nb::gil_scoped_release released;
     loader().begin({.epoch = epoch, .fingerprint = source_->fingerprint()});
   }
+  void begin_with(std::vector<std::int64_t> samples, std::int64_t epoch, std::int64_t consumed) {
+    const nb::gil_scoped_release released;
+    loader().begin_with(
+        std::move(samples),
+        {.epoch = epoch, .consumed = consumed, .fingerprint = source_->fingerprint()});
+  }
   std::int64_t steps_left() { return loader().steps_left(); }
   nb::dict stats();
   // Batches handed over; nanoseconds of reading, decoding, idleness and the consumer's waiting.
@@ -231,6 +237,7 @@ void bind_loader(nb::module_& module) {
       .def("state", &PyLoader::state)
       .def("begin", &PyLoader::begin)
       .def("begin_epoch", &PyLoader::begin_epoch)
+      .def("begin_with", &PyLoader::begin_with)
       .def("steps_left", &PyLoader::steps_left)
       .def("stats", &PyLoader::stats)
       .def("times", &PyLoader::times)

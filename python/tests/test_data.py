@@ -187,6 +187,27 @@ def test_resuming_is_exact_for_any_world_size(numbers):
         first.load_state_dict({"epoch": 0})
 
 
+def test_an_order_of_the_callers_own(numbers):
+    ds = data.Dataset(numbers(100))
+    sampler = torch.utils.data.DistributedSampler(range(100), num_replicas=2, rank=1, seed=5)
+    loader = data.Loader(ds, 8, sampler=sampler, tail="uneven")
+    plain = torch.utils.data.DataLoader(ds, 8, sampler=sampler)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        assert drawn(loader) == [int(n) for batch in plain for n in batch["number"]] == list(sampler)
+    assert len(loader) == len(plain) == 7
+    other = data.Loader(ds, 8, sampler=sampler, tail="uneven")
+    batches = iter(other)
+    taken = next(batches)["number"].tolist()
+    last = data.Loader(ds, 8, sampler=sampler, tail="uneven")
+    last.load_state_dict(other.state_dict())
+    assert taken + drawn(last) == list(sampler)
+    with pytest.raises(ValueError, match="no sample 100"):
+        list(data.Loader(ds, 8, sampler=[1, 100]))
+    with pytest.raises(ValueError, match="sampler"):
+        data.Loader(ds, 8, sampler=[1], rank=0, world_size=1)
+
+
 def test_an_epoch_left_early_is_followed_by_the_next(numbers):
     ds = data.Dataset(numbers(100))
     loader, other = data.Loader(ds, 10, seed=1), data.Loader(ds, 10, seed=1)

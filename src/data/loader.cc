@@ -17,7 +17,7 @@
 namespace bedplate::data {
 namespace {
 
-void check(const LoaderOptions& options) {
+LoaderOptions checked(LoaderOptions options) {
   const auto refuse = [](std::string_view what, std::int64_t value, std::string_view must) {
     throw Error(Code::kInvalid, "{} is {}; it must be {}", what, value, must);
   };
@@ -25,6 +25,7 @@ void check(const LoaderOptions& options) {
   if (options.prefetch_bytes < 0) refuse("prefetch_bytes", options.prefetch_bytes, "0 or more");
   if (options.most_skipped < 0) refuse("most_skipped", options.most_skipped, "0 or more");
   if (options.refetches < 0) refuse("refetches", options.refetches, "0 or more");
+  return options;
 }
 
 }  // namespace
@@ -35,6 +36,7 @@ class Loader::Engine {
   ~Engine();
 
   void begin(const LoaderState& state);
+  void begin_with(std::vector<std::int64_t> samples, const LoaderState& state);
   std::optional<std::shared_ptr<const Batch>> next_within(Nanos wait);
   LoaderState state() const;
   std::int64_t steps_left() const;
@@ -58,9 +60,12 @@ class Loader::Engine {
     };
     std::map<std::int64_t, Made> made;
     bool failed = false;
+    bool wanted = false;  // somebody has asked for a batch: until then begin() may be called again
   };
 
-  ShareOptions share_options(std::int64_t consumed) const;
+  void check(const LoaderState& state) const;
+  void start(std::shared_ptr<Run> run);
+  ShareOptions share_options(std::int64_t samples, std::int64_t consumed) const;
   Share share_of_step(const Run& run, std::int64_t step) const;
   std::int64_t consumed(const Run& run) const;
   void work();
@@ -83,10 +88,10 @@ class Loader::Engine {
 };
 
 Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions options)
-    : shared_((check(options), std::move(source)), std::move(options)),
+    : shared_(std::move(source), checked(std::move(options))),
       whole_step_(shared_.options().world_size * shared_.options().batch_size) {
   const LoaderOptions& chosen = shared_.options();
-  share_of(share_options(0));  // refuses what contradicts itself
+  share_of(share_options(shared_.source().epoch_samples(), 0));  // refuses what contradicts itself
   const std::size_t slab = shared_.collator().slab_bytes(chosen.batch_size);
   // Columns of variable length, and what a caller decodes, are taken to be as large as they lie in
   // shards.
@@ -120,9 +125,9 @@ Loader::Engine::~Engine() {
   threads_.clear();
 }
 
-ShareOptions Loader::Engine::share_options(std::int64_t consumed) const {
+ShareOptions Loader::Engine::share_options(std::int64_t samples, std::int64_t consumed) const {
   const LoaderOptions& options = shared_.options();
-  return {.samples = shared_.source().epoch_samples(),
+  return {.samples = samples,
           .consumed = consumed,
           .world_size = options.world_size,
           .rank = options.rank,
@@ -131,26 +136,41 @@ ShareOptions Loader::Engine::share_options(std::int64_t consumed) const {
 }
 
 Share Loader::Engine::share_of_step(const Run& run, std::int64_t step) const {
-  return share_of(share_options(run.begin + step * whole_step_));
+  return share_of(share_options(run.epoch.samples(), run.begin + step * whole_step_));
+}
+
+void Loader::Engine::check(const LoaderState& state) const {
+  if (state.fingerprint == shared_.source().fingerprint()) return;
+  throw Error(
+      Code::kInvalid,
+      "the state is of other data, or of another seed, shuffle or mix, than this loader has: "
+      "it would go on in another order");
 }
 
 void Loader::Engine::begin(const LoaderState& state) {
-  const Source& source = shared_.source();
-  if (state.fingerprint != source.fingerprint())
-    throw Error(Code::kInvalid,
-                "the state is of other data, or of another seed, shuffle or mix, than this loader "
-                "has: it would go on in another order");
+  check(state);
   auto run = std::make_shared<Run>();
   run->number = state.epoch;
   run->begin = state.consumed;
-  if (state.consumed >= source.epoch_samples()) {
+  if (state.consumed >= shared_.source().epoch_samples()) {
     run->number += 1;
     run->begin = 0;
   }
-  run->epoch = source.epoch(run->number);
-  ShareOptions left = share_options(0);
-  left.samples -= run->begin;
-  run->steps = steps_of_epoch(left);
+  run->epoch = shared_.source().epoch(run->number);
+  start(std::move(run));
+}
+
+void Loader::Engine::begin_with(std::vector<std::int64_t> samples, const LoaderState& state) {
+  check(state);
+  auto run = std::make_shared<Run>();
+  run->number = state.epoch;
+  run->epoch = shared_.source().in_order(std::move(samples));
+  run->begin = std::min(state.consumed, run->epoch.samples());
+  start(std::move(run));
+}
+
+void Loader::Engine::start(std::shared_ptr<Run> run) {
+  run->steps = steps_of_epoch(share_options(run->epoch.samples() - run->begin, 0));
   {
     const std::lock_guard lock(mutex_);
     run_ = std::move(run);
@@ -188,8 +208,13 @@ void Loader::Engine::work() {
 std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wait) {
   const Nanos began = real_clock().now();
   std::unique_lock lock(mutex_);
-  Run& run = *run_;
+  const std::shared_ptr<Run> held = run_;
+  Run& run = *held;
   if (run.delivered == run.steps) return nullptr;
+  if (!run.wanted) {
+    run.wanted = true;
+    room_.notify_all();
+  }
   const bool there = ready_.wait_for(lock, std::chrono::nanoseconds(wait),
                                      [&] { return run.made.contains(run.delivered); });
   wait_ns_ += real_clock().now() - began;
@@ -206,7 +231,7 @@ std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wa
 
 std::int64_t Loader::Engine::consumed(const Run& run) const {
   if (run.delivered == 0) return run.begin;
-  if (run.delivered == run.steps) return shared_.source().epoch_samples();
+  if (run.delivered == run.steps) return run.epoch.samples();
   return run.begin + run.delivered * whole_step_;
 }
 
@@ -247,6 +272,10 @@ Loader::~Loader() {
 }
 
 void Loader::begin(const LoaderState& state) { engine_->begin(state); }
+
+void Loader::begin_with(std::vector<std::int64_t> samples, const LoaderState& state) {
+  engine_->begin_with(std::move(samples), state);
+}
 
 std::optional<std::shared_ptr<const Batch>> Loader::next_within(Nanos wait) {
   return engine_->next_within(wait);

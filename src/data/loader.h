@@ -5,8 +5,9 @@
 //   while (const std::shared_ptr<const Batch> batch = loader.next()) { … }   // nullptr: epoch's
 //   end const LoaderState state = loader.state();      // after the batches that next() handed over
 //
-// Each thread makes whole batches: it reads their samples at once, checks them, and copies or
-// decodes them into a slab. Batches are handed over in order. Memory is bounded: at most
+// Threads begin with the first next(). Each makes whole batches: it reads their samples at once,
+// checks them, and copies or decodes them into a slab. Batches are handed over in order. Memory is
+// bounded: at most
 //
 //   (ahead + threads) × batch bytes + threads × (bytes of a batch's samples as they lie in shards)
 //
@@ -99,6 +100,9 @@ class Loader {
   // From here on batches are those after `state`; what was made ahead is dropped. Error{kInvalid}
   // when the state is of other data or of another order.
   void begin(const LoaderState& state);
+  // Batches of these samples of the first data set, in this order, none of them anybody else's: for
+  // orders that a caller makes. `state.consumed` of them are left out.
+  void begin_with(std::vector<std::int64_t> samples, const LoaderState& state);
   // The next batch of the epoch; nullptr at its end, from where begin() goes on. When none comes
   // within `wait`: nullopt, and nothing is lost.
   std::optional<std::shared_ptr<const Batch>> next_within(Nanos wait);

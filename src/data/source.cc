@@ -56,7 +56,21 @@ Source::Epoch Source::epoch(std::int64_t number) const {
   return out;
 }
 
+Source::Epoch Source::in_order(std::vector<std::int64_t> samples) const {
+  for (const std::int64_t sample : samples) dataset(0).place(sample);
+  Epoch out;
+  out.source_ = this;
+  out.list_ = std::move(samples);
+  out.listed_ = true;
+  return out;
+}
+
+std::int64_t Source::Epoch::samples() const {
+  return listed_ ? std::ssize(list_) : source_->epoch_samples();
+}
+
 Drawn Source::Epoch::at(std::int64_t position) const {
+  if (listed_) return {0, list_[static_cast<std::size_t>(position)]};
   if (order_) return {0, order_->at(position)};
   const Mix::Draw draw = source_->mix_->at(first_ + position);
   // Making an Order is as cheap as asking it: a few multiplications.

@@ -47,14 +47,20 @@ class Source {
   class Epoch {
    public:
     Drawn at(std::int64_t position) const;
+    std::int64_t samples() const;
 
    private:
     friend class Source;
     const Source* source_ = nullptr;
     std::int64_t first_ = 0;  // of a mix: the place of the epoch in its endless row
     std::optional<Order> order_;
+    std::vector<std::int64_t> list_;  // in_order()
+    bool listed_ = false;
   };
   Epoch epoch(std::int64_t number) const;
+  // An order that somebody else made: samples of the first data set, any number of times each.
+  // Error{kInvalid} for one that it does not have.
+  Epoch in_order(std::vector<std::int64_t> samples) const;
 
   const Dataset& dataset(std::size_t part) const { return *parts_[part].dataset; }
   std::size_t parts() const { return parts_.size(); }

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from .. import _native
 from . import report
@@ -30,6 +30,9 @@ class Loader:
                  well and read nearly in sequence; "full": a full permutation; False: storage order.
                  True is "block". docs/shuffle.md measures both.
     window       samples that are mixed with each other, in place of 1 GiB of them
+    sampler      sample numbers for this rank in place of shuffle: a torch sampler or any other
+                 iterable, asked anew for each epoch. Resuming counts what it gave: it must give
+                 the same again. rank and world_size are then its own affair.
     fields       {"name": spec}: what becomes of each field; None: all of them, as they are
     decode       a function sample dict → anything, called in loader threads in place of `fields`;
                  a batch is then `collate(list of results)`
@@ -63,6 +66,7 @@ class Loader:
         seed: int = 0,
         shuffle: Union[bool, str] = "block",
         window: Optional[int] = None,
+        sampler: Optional[Iterable[int]] = None,
         fields: Optional[Mapping[str, Optional[Spec]]] = None,
         decode: Optional[Callable[[Dict[str, Any]], Any]] = None,
         collate: Optional[Callable[[List[Any]], Any]] = None,
@@ -79,6 +83,11 @@ class Loader:
         self.dataset = dataset
         self.batch_size = batch_size
         self._parts = dataset.parts if isinstance(dataset, Mix) else [(dataset, 1.0)]
+        if sampler is not None:
+            if isinstance(dataset, Mix) or rank is not None or world_size is not None:
+                raise ValueError("a sampler is for one data set and says itself what this rank takes")
+            rank, world_size = 0, 1
+        self._sampler = sampler
         if rank is None or world_size is None:
             found = _rank_and_world_size()
             rank = found[0] if rank is None else rank
@@ -125,8 +134,10 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         native = self._open()
-        if self._started:
-            self._begin_next_epoch(native)
+        if self._sampler is not None:
+            self._begin_with_sampler(native)
+        elif self._started:
+            native.begin_epoch(json.loads(native.state())["epoch"] + 1)
         self._started = True
         arrays = _native.Arrays.TORCH if self._arrays == "torch" else _native.Arrays.NUMPY
         if self._arrays == "torch":
@@ -148,12 +159,19 @@ class Loader:
     def __len__(self) -> int:
         """Batches of a whole epoch."""
         batch = self.batch_size * self.world_size
+        samples = self._epoch_samples
+        if self._sampler is not None:
+            samples = len(self._sampler)  # type: ignore[arg-type]
         if self._options["tail"] == "drop":
-            return self._epoch_samples // batch
-        return -(-self._epoch_samples // batch)
+            return samples // batch
+        return -(-samples // batch)
 
-    def _begin_next_epoch(self, native: Any) -> None:
-        native.begin_epoch(json.loads(native.state())["epoch"] + 1)
+    def _begin_with_sampler(self, native: Any) -> None:
+        state = json.loads(native.state())
+        epoch, consumed = state["epoch"], state["consumed"]
+        if self._started:
+            epoch, consumed = epoch + 1, 0
+        native.begin_with([int(i) for i in self._sampler], epoch, consumed)  # type: ignore[union-attr]
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its beginning."""
