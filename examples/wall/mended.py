@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 mended.py --steps 150 --fix input,checkpoint  # only these
 
 threads     a rank computes with its share of the CPUs that it is allowed to use
-input       all files are tokenised once, into one file; a sample is a slice of it
+input       all files are tokenised once, into shards; bedplate.data reads them
 checkpoint  the state is copied in memory, a thread writes the copy, and no rank waits for it
 
 What is not mended is naive.py's own code, so that each fix can be measured alone.
@@ -16,8 +16,9 @@ import inspect
 import itertools
 import json
 import os
-import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,10 +28,12 @@ import naive
 import numpy as np
 import torch
 import torch.distributed as dist
-from model import GPT, PAD
+from model import GPT
 from naive import BATCH, BLOCK, CHECKPOINT_EVERY, SEED, VOCABULARY
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler
+
+from bedplate.data import Dataset, Loader
 
 FIXES = ("threads", "input", "checkpoint")
 
@@ -41,65 +44,52 @@ def threads_of_rank():
 
 
 def pack(files, folder):
-    """Tokenise every file once, each rank its share; returns the paths of tokens and index.
+    """Make shards of all samples, each rank tokenising its share; returns the URL of their folder.
 
-    The tokens are uint16; the index holds len(files) + 1 int64 offsets: file i is
-    tokens[index[i] : index[i + 1]]. The names carry a digest of the files' names, sizes and times
-    and of the tokeniser, so a pack in `folder` is used again as long as it would come out the
-    same. Collective: all ranks call it.
+    A sample is the window of a file that naive.SourceFiles cuts, BLOCK + 1 tokens of uint16. The
+    folder's name carries a digest of the files' names, sizes and times and of the code that makes
+    a sample, so shards in `folder` are used again as long as they would come out the same.
+    Collective: all ranks call it.
     """
     stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    code = inspect.getsource(naive.tokenise)
+    code = inspect.getsource(naive.tokenise) + inspect.getsource(naive.SourceFiles)
     recipe = repr((stats, naive.PIECES, naive.MASKS, naive.WORDS, code))
-    name = f"corpus-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
-    packed, index = folder / f"{name}.tokens", folder / f"{name}.index.npy"
-    ready = [packed.exists() and index.exists()]
+    shards = folder / f"corpus-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    ready = [shards.is_dir()]
     dist.broadcast_object_list(ready)  # the first rank's answer, for all
-    if ready[0]:
-        return packed, index
-
-    rank, world = dist.get_rank(), dist.get_world_size()
-    share = files[rank * len(files) // world : (rank + 1) * len(files) // world]
-    lengths = []
-    with open(folder / f"{name}.part-{rank}", "wb") as part:
-        for file in share:
-            tokens = np.array(naive.tokenise(file.read_bytes()), dtype=np.uint16)
-            part.write(tokens.data)
-            lengths.append(len(tokens))
-    shares = [None] * world
-    dist.all_gather_object(shares, lengths)
-    if rank == 0:
-        with open(f"{packed}.tmp", "wb") as whole:
-            for other in range(world):
-                path = folder / f"{name}.part-{other}"
-                with open(path, "rb") as part:
-                    shutil.copyfileobj(part, whole)
-                path.unlink()
-        os.replace(f"{packed}.tmp", packed)
-        with open(f"{index}.tmp", "wb") as file:
-            np.save(file, np.cumsum([0] + sum(shares, []), dtype=np.int64))
-        os.replace(f"{index}.tmp", index)
-    dist.barrier()
-    return packed, index
+    if not ready[0]:
+        rank, world = dist.get_rank(), dist.get_world_size()
+        parts = [f"{shards}.part-{i}.tokens" for i in range(world)]
+        samples = naive.SourceFiles(files)
+        with open(parts[rank], "wb") as part:
+            for i in range(rank * len(files) // world, (rank + 1) * len(files) // world):
+                tokens, targets = samples[i]
+                part.write(torch.cat([tokens, targets[-1:]]).numpy().astype(np.uint16))
+        dist.barrier()
+        if rank == 0:
+            making = f"{shards}.making"
+            bedplate = Path(sys.executable).parent / "bedplate"
+            length = str(BLOCK + 1)
+            kind = ["--from", "tokens", "--tokens", "u16", "--length", length]
+            command = [bedplate, "data", "pack", *parts, making, *kind]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            os.replace(making, shards)
+            for part in parts:
+                os.unlink(part)
+        dist.barrier()
+    return f"{shards}/"
 
 
-class PackedFiles(Dataset):
-    """naive.SourceFiles, sample for sample, out of a pack."""
+class Batches:
+    """naive.py's batches out of shards: tokens, and the same ones a token further on."""
 
-    def __init__(self, packed, index):
-        self.tokens = np.memmap(packed, dtype=np.uint16, mode="r")
-        self.index = np.load(index)
+    def __init__(self, loader):
+        self.loader = loader
 
-    def __len__(self):
-        return len(self.index) - 1
-
-    def __getitem__(self, index):
-        first, end = int(self.index[index]), int(self.index[index + 1])
-        start = first + random.Random(SEED + index).randrange(max(1, end - first - BLOCK))
-        window = torch.full((BLOCK + 1,), PAD)
-        tokens = self.tokens[start : min(start + BLOCK + 1, end)].astype(np.int64)
-        window[: len(tokens)] = torch.from_numpy(tokens)
-        return window[:-1], window[1:]
+    def __iter__(self):
+        for batch in self.loader:
+            window = batch["tokens"].long()
+            yield window[:, :-1], window[:, 1:]
 
 
 def snapshot(state, kept=None):
@@ -156,15 +146,16 @@ def train(steps, out, packs, fixes, rank):
     if rank == 0:
         size = sum(path.stat().st_size for path in files) / 1e6
         print(f"{len(files):,} source files of {size:.1f} MB; mended: {', '.join(fixes) or '-'}")
+    sampler = DistributedSampler(files, seed=SEED, drop_last=True)
     if "input" in fixes:
         begin = time.perf_counter()
-        dataset = PackedFiles(*pack(files, packs))
+        url = pack(files, packs)
         if rank == 0:
-            print(f"corpus packed and ready after {time.perf_counter() - begin:.1f} s", flush=True)
+            print(f"shards ready after {time.perf_counter() - begin:.1f} s", flush=True)
+        loader = Batches(Loader(Dataset(url), BATCH, sampler=sampler, tail="drop"))
     else:
         dataset = naive.SourceFiles(files)
-    sampler = DistributedSampler(dataset, seed=SEED, drop_last=True)
-    loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, drop_last=True)
+        loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, drop_last=True)
     torch.manual_seed(SEED)
     model = DistributedDataParallel(GPT(VOCABULARY, BLOCK))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
