@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
 
@@ -24,14 +23,6 @@ std::uint64_t hash_of(std::string_view text) {
   // Two CRCs over different text make 64 bits that are the same on every machine.
   const std::uint64_t low = crc32c(text);
   return low | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
-}
-
-std::string memory_of(std::int64_t bytes) {
-  try {
-    return std::string(static_cast<std::size_t>(bytes), '\0');
-  } catch (const std::exception&) {
-    throw Error(Code::kCorrupt, "it is to have {} bytes, for which there is no memory", bytes);
-  }
 }
 
 }  // namespace
@@ -131,9 +122,9 @@ Sample Dataset::get(std::int64_t sample, Deadline deadline) const {
   const Extent extent = index.extent(at.sample);
   // A deque's elements stay where they are when the deque is moved.
   std::deque<std::string> owned;
+  owned.emplace_back(static_cast<std::size_t>(extent.bytes), '\0');
+  const auto bytes = std::as_writable_bytes(std::span(owned.front()));
   try {
-    owned.push_back(memory_of(extent.bytes));
-    const auto bytes = std::as_writable_bytes(std::span(owned.front()));
     store::read_exactly(
         *shard.store,
         {.key = object.key, .offset = extent.offset, .into = bytes, .version = object.version},

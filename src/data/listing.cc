@@ -1,6 +1,7 @@
 #include "data/listing.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "base/error.h"
@@ -36,6 +37,13 @@ bool is_sample(std::string_view name) {
   const std::string_view file = file_of(name);
   if (file.empty() || file == kListingName || file == kManifestName) return false;
   return std::ranges::none_of(split(name, '/'), [](auto part) { return part.starts_with('.'); });
+}
+
+// As in all formats: a sample is read whole into memory.
+void check_size(std::string_view name, std::int64_t size) {
+  if (size <= UINT32_MAX) return;
+  throw Error(Code::kUnsupported, "{} has {} bytes; a sample must be smaller than 4 GiB",
+              to_utf8(name), size);
 }
 
 class ListingIndex : public ShardIndex {
@@ -91,6 +99,7 @@ Listed list_files(store::Store& store, const std::string& prefix, Deadline deadl
   std::vector<ObjectRow> rows;
   rows.reserve(files.size());
   for (const store::ObjectInfo& file : files) {
+    check_size(file.key, file.size);
     rows.push_back({std::string_view(file.key).substr(prefix.size()), file.size, 1, file.version});
     out.bytes += file.size;
   }
@@ -112,6 +121,8 @@ std::shared_ptr<const ShardIndex> open_listing(store::Store& store,
                                                Deadline deadline) {
   try {
     ObjectTable files(store::get(store, listing.key, kMostListingBytes, deadline), kListingMagic);
+    for (std::int64_t i = 0; i < files.rows(); ++i)
+      check_size(files.row(i).name, files.row(i).size);
     return std::make_shared<ListingIndex>(listing, std::move(files));
   } catch (const Error& error) {
     if (error.code() != Code::kCorrupt) throw;

@@ -28,7 +28,7 @@ struct ListingMade {
   std::int64_t bytes = 0;
 };
 // Replaces a listing that is there. `prefix` is empty or ends in a slash. Error{kNotFound} when no
-// file is below it.
+// file is below it, kUnsupported when one has 4 GiB or more.
 ListingMade write_listing(store::Store& store, const std::string& prefix,
                           Deadline deadline = Deadline::after(3600 * kSecond));
 
