@@ -223,12 +223,13 @@ class JpegReader : public RowReader {
     };
   }
 
-  // Each block of 8 x 8 pixels takes a bit at the least (not so in arithmetic coding): what cannot
-  // be there is told before memory is taken for it.
+  // Each block of 8 x 8 pixels takes a bit at the least (not so in arithmetic coding), and the
+  // oddest sampling has more than one block in the space of four: what cannot be there is told
+  // before memory is taken for it.
   void check_plausible() {
     const std::int64_t pixels = std::int64_t{size_.width} * size_.height;
     const auto bits = static_cast<std::int64_t>(file_.size()) * 8;
-    if (wishes_.damage == Damage::kRefuse && !info_.arith_code && pixels / DCTSIZE2 > bits)
+    if (wishes_.damage == Damage::kRefuse && !info_.arith_code && pixels / (4 * DCTSIZE2) > bits)
       throw Error(Code::kCorrupt, "a JPEG of {} bytes is cut off: {} x {} pixels take more",
                   file_.size(), size_.width, size_.height);
   }

@@ -18,6 +18,9 @@ constexpr std::size_t kSignatureBytes = 8;
 constexpr std::size_t kChunkBytes = 12;  // of an empty one: length, type, checksum
 constexpr int kMaxSide = 1'000'000;      // libpng's own
 
+// Of an interlaced picture: a larger one is not worth holding on to until the next.
+constexpr std::size_t kKeptBytes = 32 << 20;
+
 // libpng reports errors by a function that must not return; as in jpeg_reader.cc it jumps over C
 // frames alone.
 class PngReader : public RowReader {
@@ -64,6 +67,7 @@ class PngReader : public RowReader {
     if (png_ != nullptr) png_destroy_read_struct(&png_, &info_, nullptr);
     png_ = nullptr;
     info_ = nullptr;
+    if (whole_.capacity() > kKeptBytes) whole_ = {};
   }
 
  private:
@@ -94,16 +98,18 @@ class PngReader : public RowReader {
     rows_ = 0;
     pass_ = 0;
     ended_ = broken_ = in_picture_ = false;
-    png_ = png_create_read_struct(
-        PNG_LIBPNG_VER_STRING, this,
-        [](png_structp png, png_const_charp message) {
-          auto* const reader = static_cast<PngReader*>(png_get_error_ptr(png));
-          const std::size_t bytes = std::min(std::strlen(message), sizeof reader->message_ - 1);
-          std::memcpy(reader->message_, message, bytes);
-          reader->message_[bytes] = '\0';
-          longjmp(reader->jump_, 1);
-        },
-        [](png_structp, png_const_charp) {});
+    guarded([this] {
+      png_ = png_create_read_struct(
+          PNG_LIBPNG_VER_STRING, this,
+          [](png_structp png, png_const_charp message) {
+            auto* const reader = static_cast<PngReader*>(png_get_error_ptr(png));
+            const std::size_t bytes = std::min(std::strlen(message), sizeof reader->message_ - 1);
+            std::memcpy(reader->message_, message, bytes);
+            reader->message_[bytes] = '\0';
+            longjmp(reader->jump_, 1);
+          },
+          [](png_structp, png_const_charp) {});
+    });
     if (png_ == nullptr) throw Error(Code::kNoSpace, "no memory to decode a PNG");
     guarded([this] {
       info_ = png_create_info_struct(png_);
