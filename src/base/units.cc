@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace bedplate {
 namespace {
@@ -17,6 +20,26 @@ std::string three_figures(double value, std::string_view unit) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> parse_size(std::string_view text) {
+  text = trim(text);
+  const auto digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto number = to_double(text.substr(0, digits));
+  std::string_view unit = trim(text.substr(digits));
+  if (!number) return std::nullopt;
+  double factor = 1;
+  if (!unit.empty() && unit != "B") {
+    constexpr std::string_view kPrefixes = "kmgtp";
+    const auto power = kPrefixes.find(static_cast<char>(unit[0] | 0x20));
+    unit.remove_prefix(1);
+    const bool binary = unit.empty() || unit == "i" || unit == "iB";
+    if (power == std::string_view::npos || !(binary || unit == "B")) return std::nullopt;
+    factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+  }
+  const double bytes = *number * factor;
+  if (!(bytes < 9.2e18)) return std::nullopt;
+  return std::llround(bytes);
+}
 
 std::string human_bytes(double bytes) {
   constexpr std::array<std::string_view, 6> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace bedplate {
 
@@ -20,6 +22,9 @@ constexpr std::int64_t kGiB = 1024 * kMiB;
 
 constexpr double seconds(Nanos t) { return static_cast<double>(t) / 1e9; }
 constexpr double milliseconds(Nanos t) { return static_cast<double>(t) / 1e6; }
+
+// "200GB", "1.5 TiB", "64k", "4096": decimal units with a B, binary ones with an i or with nothing.
+std::optional<std::int64_t> parse_size(std::string_view text);
 
 std::string human_bytes(double bytes);  // "1.5 MiB"; three significant figures, binary prefixes
 std::string human_duration(Nanos t);    // "740 µs", "12.3 ms", "4.00 s", "2 min 5 s", "3 h 12 min"

@@ -24,6 +24,20 @@ TEST(Units, DurationsChooseTheirUnit) {
   EXPECT_EQ(human_duration(3 * 3600 * kSecond + 720 * kSecond), "3 h 12 min");
 }
 
+TEST(Units, SizesAreReadAsPeopleWriteThem) {
+  EXPECT_EQ(parse_size("4096"), 4096);
+  EXPECT_EQ(parse_size("128KiB"), 128 * kKiB);
+  EXPECT_EQ(parse_size(" 1.5 MiB "), 3 * kMiB / 2);
+  EXPECT_EQ(parse_size("64k"), 64 * kKiB);
+  EXPECT_EQ(parse_size("1Gi"), kGiB);
+  EXPECT_EQ(parse_size("200GB"), 200'000'000'000);
+  EXPECT_EQ(parse_size("7 B"), 7);
+  for (const char* wrong : {"", "B", "KiB", "x", "1x", "1KiBB", "1 2", "-1", "1e3", "1..2", "nan",
+                            "9000000000000000000000", "10000000PB", "1 KB s"}) {
+    EXPECT_EQ(parse_size(wrong), std::nullopt) << wrong;
+  }
+}
+
 TEST(Units, SharesNeverShowAFalseZero) {
   EXPECT_EQ(human_share(0), "0 %");
   EXPECT_EQ(human_share(0.0002), "< 0.1 %");

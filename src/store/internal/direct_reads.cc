@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "base/units.h"
@@ -40,12 +39,6 @@ void hand_over(const RangeRead& wide, RangeRead& read) {
 }
 
 }  // namespace
-
-AlignedMemory aligned_memory(std::size_t size) {
-  AlignedMemory memory(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, size)));
-  if (!memory) throw std::bad_alloc();
-  return memory;
-}
 
 void read_directly(const ReadEngine& engine, std::span<RangeRead> reads, int depth,
                    Deadline deadline) {

@@ -2,22 +2,16 @@
 // device's block go through aligned memory of our own.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
 #include <span>
 
+#include "os/aligned_memory.h"
 #include "store/internal/read_engine.h"
 
 namespace bedplate::store {
 
-constexpr std::size_t kDirectAlignment = 4096;  // enough for every disk of today
-
-struct FreeMemory {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using AlignedMemory = std::unique_ptr<std::byte[], FreeMemory>;
-// `size`: a multiple of kDirectAlignment. Throws std::bad_alloc.
-AlignedMemory aligned_memory(std::size_t size);
+using os::aligned_memory;
+using os::AlignedMemory;
+using os::kDirectAlignment;
 
 // As ReadEngine::read(), for descriptors that were opened with O_DIRECT.
 void read_directly(const ReadEngine& engine, std::span<RangeRead> reads, int depth,
