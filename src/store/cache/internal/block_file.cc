@@ -1,7 +1,10 @@
 #include "store/cache/internal/block_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -23,6 +26,21 @@ constexpr std::size_t kKnownOfShard = 8192;
 constexpr std::uint64_t kReadsOfOneUse = 64;
 constexpr Nanos kLockPatience = 2 * kSecond;
 
+// Without the queue that only pays for several.
+void read_alone(RangeRead& range) {
+  while (range.got < range.into.size()) {
+    const ssize_t n =
+        ::pread(range.fd, range.into.data() + range.got, range.into.size() - range.got,
+                range.offset + static_cast<off_t>(range.got));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      range.error = n < 0 ? errno : kEndOfFile;
+      return;
+    }
+    range.got += static_cast<std::size_t>(n);
+  }
+}
+
 }  // namespace
 
 struct BlockFile::Job {
@@ -34,8 +52,8 @@ struct BlockFile::Job {
   RangeRead range = {};
 };
 
-BlockFile::BlockFile(std::unique_ptr<CacheFile> file, const CacheOptions& options)
-    : file_(std::move(file)), chunk_(file_->header().block_bytes / kChunks) {
+BlockFile::BlockFile(std::unique_ptr<CacheFile> file, const CacheOptions& options, Kind kind)
+    : file_(std::move(file)), kind_(kind), chunk_(file_->header().block_bytes / kChunks) {
   Change change(*file_, local_, Deadline::after(10 * kSecond));
   if (options.cap_bytes > 0) {
     change.set_cap(options.cap_bytes);
@@ -113,7 +131,11 @@ void BlockFile::read_some(std::span<Piece* const> pieces, Deadline deadline,
     std::vector<RangeRead> ranges;
     ranges.reserve(jobs.size());
     for (const Job& job : jobs) ranges.push_back(job.range);
-    if (!ranges.empty()) best_read_engine().read(ranges, kDepth, deadline);
+    if (ranges.size() == 1) {
+      read_alone(ranges[0]);
+    } else if (!ranges.empty()) {
+      best_read_engine().read(ranges, kDepth, deadline);
+    }
     std::atomic_thread_fence(std::memory_order_seq_cst);  // the bytes before the generations
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       if (ranges[i].error == 0) {

@@ -49,11 +49,12 @@ struct Fill {
 
 class BlockFile {
  public:
+  enum class Kind { kMemory, kDisk };
   // Gives the folder the cap of `options`, if there is one. Errors of Change.
-  BlockFile(std::unique_ptr<CacheFile> file, const CacheOptions& options);
+  BlockFile(std::unique_ptr<CacheFile> file, const CacheOptions& options, Kind kind);
 
   const CacheFile& file() const { return *file_; }
-  LocalState& local() { return local_; }
+  bool in_memory() const { return kind_ == Kind::kMemory; }
   std::int64_t block_bytes() const { return file_->header().block_bytes; }
   bool fits(std::int64_t bytes) const { return bytes <= room_.load(std::memory_order_relaxed); }
 
@@ -108,7 +109,8 @@ class BlockFile {
 
   static constexpr std::size_t kShards = 16;
   std::unique_ptr<CacheFile> file_;
-  std::uint32_t chunk_;
+  const Kind kind_;
+  const std::uint32_t chunk_;
   LocalState local_;
   Claims fetching_;
   std::atomic<std::int64_t> room_{0};

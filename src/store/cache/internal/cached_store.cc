@@ -22,6 +22,12 @@ constexpr std::size_t kPromotedAtOnce = 8;          // blocks
 constexpr Nanos kFirstPause = 100 * kMicrosecond;
 constexpr Nanos kLongestPause = 5 * kMillisecond;
 
+// The same whether "a/b" lies in a store or "b" in the one of its folder "a".
+std::string object_url(std::string_view store_url, std::string_view key) {
+  if (store_url.ends_with('/')) store_url.remove_suffix(1);
+  return fmt::format("{}/{}", store_url, key);
+}
+
 using Files = std::vector<std::shared_ptr<BlockFile>>;
 
 // Of a store, per process.
@@ -112,8 +118,8 @@ CachedObject ReadCall::object_of(const Read& read) {
   const Hash128& key = files_.back()->file().header().key;
   if (object->named_with != key) {
     const std::string url = origin_.url();
-    const std::string whole = fmt::format("{}{}{}{}{}{}{}", url, '\0', read.key, '\0',
-                                          object->version, '\0', object->size);
+    const std::string whole = fmt::format("{}{}{}{}{}{}", object_url(url, read.key), '\0',
+                                          object->version, '\0', object->size, '\0');
     object->name = {.object = siphash(key, whole),
                     .origin = origin_hash(key, url),
                     .key = object_hash(key, url, read.key)};
@@ -208,7 +214,7 @@ void ReadCall::serve() {
   for (const auto& file : files_) {
     const std::int64_t before = counters_.hits;
     file->read(pending_, deadline_, counters_);
-    const bool memory = tiers_.is_memory(*file);
+    const bool memory = file->in_memory();
     if (memory) counters_.memory_hits += counters_.hits - before;
     for (const Piece* piece : pending_) {
       if (piece->done && piece->used_before && !memory && files_.size() > 1)
@@ -479,7 +485,7 @@ class CachedStore : public Store {
 std::uint64_t origin_hash(const Hash128& key, std::string_view url) { return siphash(key, url)[0]; }
 
 std::uint64_t object_hash(const Hash128& key, std::string_view url, std::string_view object_key) {
-  return siphash(key, fmt::format("{}{}{}", url, '\0', object_key))[0];
+  return siphash(key, object_url(url, object_key))[0];
 }
 
 std::shared_ptr<Store> cached_store(std::shared_ptr<Store> origin, std::function<Tiers&()> tiers) {

@@ -72,7 +72,10 @@ std::shared_ptr<BlockFile> Tiers::open_tier(Tier& tier, std::int64_t block_bytes
       options.shared_with = sharing_of(options_.folder, options_.shared_with);
       if (block_bytes > 0) options.block_bytes = block_bytes;
     }
-    auto file = std::make_shared<BlockFile>(CacheFile::open(options.folder, options), options);
+    const auto kind =
+        tier.options.folder.empty() ? BlockFile::Kind::kMemory : BlockFile::Kind::kDisk;
+    auto file =
+        std::make_shared<BlockFile>(CacheFile::open(options.folder, options), options, kind);
     if (block_bytes > 0 && file->block_bytes() != block_bytes)
       throw Error(Code::kInvalid,
                   "{} holds blocks of {}, and the folder behind it of {}; remove it",
@@ -99,11 +102,6 @@ std::vector<std::shared_ptr<BlockFile>> Tiers::open() {
   }
   std::ranges::reverse(open);
   return open;
-}
-
-bool Tiers::is_memory(const BlockFile& tier) const {
-  return options_.memory_bytes > 0 &&
-         tier.file().path().parent_path().parent_path() == std::filesystem::path("/dev/shm");
 }
 
 bool Tiers::may_fill() const {

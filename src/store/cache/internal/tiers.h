@@ -33,7 +33,6 @@ class Tiers {
   std::int64_t fetch_bytes() const { return options_.fetch_bytes; }
   // A tier failed: nothing is filled for a while.
   void failed(const Error& error);
-  bool is_memory(const BlockFile& tier) const;
 
   void follow(std::shared_ptr<const NextUse> order);
   std::vector<std::shared_ptr<const NextUse>> orders();
