@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "os/durable_file.h"
 #include "os/host_root.h"
 
 namespace bedplate::store::cache {
@@ -35,6 +36,15 @@ std::uint64_t ghosts_at(const CacheFile& file, const BlockName& name) {
 
 std::uint32_t disk_bytes_of(std::uint32_t bytes) {
   return static_cast<std::uint32_t>(rounded_up(bytes, kPage));
+}
+
+bool is_sane(std::uint64_t sequence) { return sequence < UINT64_MAX / 4; }
+
+// Whole, and with numbers that somebody could have meant.
+bool is_sound(const State& state, const Header& header) {
+  return state.crc == crc_of(state) && state.high_water <= header.slots &&
+         state.free_slots <= state.high_water && state.cap_bytes >= 0 && state.used_bytes >= 0 &&
+         is_sane(state.sequence);
 }
 
 }  // namespace
@@ -91,7 +101,7 @@ Change::Change(const CacheFile& file, LocalState& local, Deadline deadline)
   }
   try {
     state_ = file.get<State>(kStateAt);
-    if (state_.crc != crc_of(state_) || state_.changing != 0 || !boot_is_ours()) mend();
+    if (!is_sound(state_, file.header()) || state_.changing != 0 || !boot_is_ours()) mend();
   } catch (...) {
     file.unlock(kChangeLock);
     throw;
@@ -120,10 +130,12 @@ void Change::commit() {
 }
 
 void Change::mend() {
-  const bool known = state_.crc == crc_of(state_);
+  const bool known = is_sound(state_, file_.header());
   const bool new_file = known && state_.sequence == 0;
   const auto after = known && boot_is_ours() ? After::kCrash : After::kPowerCut;
-  if (!known) state_ = {.cap_bytes = file_.made_for()};
+  if (!known) {  // what generations there were, readers may remember: none may come again
+    state_ = {.cap_bytes = file_.made_for(), .sequence = os::random_bits() >> 24};
+  }
   begun_ = false;
   begin();
   if (!new_file) {
@@ -169,7 +181,9 @@ void Change::collect_blocks(After after) {
       const std::uint64_t slot = first + i;
       Policy& policy = policies[i];
       const Entry& entry = entries[i];
-      state_.sequence = std::max({state_.sequence, entry.generation, policy.since});
+      if (entry.crc == crc_of(entry) && is_sane(entry.generation))
+        state_.sequence = std::max(state_.sequence, entry.generation);
+      if (is_sane(policy.since)) state_.sequence = std::max(state_.sequence, policy.since);
       const bool is_free =
           policy.queue == Queue::kFree && policy.disk_bytes == 0 && entry.whole == 0;
       if (is_free && entry.generation == 0) continue;

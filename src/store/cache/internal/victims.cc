@@ -67,7 +67,7 @@ void Victims::scan(const CacheFile& file, const State& state, const LiveOrders& 
       const Policy& policy = policies[i];
       const std::uint64_t slot = first + i;
       const auto distance = orders.distance(policy.order, policy.next_use);
-      const auto since = static_cast<std::int64_t>(policy.since);
+      const auto since = static_cast<std::int64_t>(policy.since & INT64_MAX);
       if (policy.queue == Queue::kFree) {
         free_.push_back(slot);
       } else if (policy.queue == Queue::kFilling) {
