@@ -170,6 +170,51 @@ TEST_F(CacheTest, AFileThatWasCutOffIsPassedBy) {
   EXPECT_TRUE(get(*Cache::open(options(16 * kMiB))->over(origin()), "a") == bytes);
 }
 
+TEST_F(CacheTest, BlocksThatWereCutOffAreFetchedAgain) {
+  const std::string bytes = pattern(5 * kBlock);
+  put(*inner_, "a", bytes);
+  const auto cache = Cache::open(options(16 * kMiB));
+  const auto store = cache->over(origin());
+  get(*store, "a");
+  {
+    const auto file = cache::CacheFile::find(folder_.path() / "cache");
+    ASSERT_EQ(::truncate(cache_file().c_str(), static_cast<off_t>(file->block_at(2) + 5)), 0);
+  }
+  shared_->bytes = 0;
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_EQ(shared_->bytes, 3 * kBlock);
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_EQ(shared_->bytes, 3 * kBlock);
+}
+
+TEST_F(CacheTest, ALockThatAnotherKeepsIsPassedBy) {
+  const std::string bytes = pattern(5 * kBlock);
+  put(*inner_, "a", bytes);
+  const auto cache = Cache::open(options(16 * kMiB));
+  const auto store = cache->over(origin());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto file = cache::CacheFile::find(folder_.path() / "cache");
+    shared_->ready = file->try_lock(cache::kChangeLock) ? 1 : 2;
+    for (;;) ::pause();
+  }
+  while (shared_->ready == 0) ::usleep(100);
+  ASSERT_EQ(shared_->ready, 1);
+  const auto begin = real_clock().now();
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_LT(real_clock().now() - begin, 5 * kSecond);
+  ASSERT_FALSE(warnings_.empty());
+  EXPECT_THAT(warnings_[0], HasSubstr("locked by another process"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::usleep(25'000);
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  shared_->reads = 0;
+  EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_EQ(shared_->reads, 0);
+}
+
 TEST_F(CacheTest, AFullDiskIsPassedByAndUsedAgainWhenThereIsRoom) {
   const auto disk = folder_.path() / "disk";
   std::filesystem::create_directory(disk);

@@ -24,7 +24,7 @@ constexpr std::size_t kKnownOfShard = 8192;
 // Reads of one block with fewer reads of others between them are one use: the samples of a block in
 // one pass over it.
 constexpr std::uint64_t kReadsOfOneUse = 64;
-constexpr Nanos kLockPatience = 2 * kSecond;
+constexpr Nanos kLockPatience = kSecond / 2;
 
 // Without the queue that only pays for several.
 void read_alone(RangeRead& range) {
@@ -138,10 +138,11 @@ void BlockFile::read_some(std::span<Piece* const> pieces, Deadline deadline,
     }
     std::atomic_thread_fence(std::memory_order_seq_cst);  // the bytes before the generations
     for (std::size_t i = 0; i < jobs.size(); ++i) {
+      if (ranges[i].error == ETIMEDOUT) continue;
       if (ranges[i].error == 0) {
         finish(jobs[i], deadline, counters);
       } else {
-        forget(jobs[i].piece->name);
+        drop_bad(jobs[i], deadline);
       }
     }
     jobs.clear();

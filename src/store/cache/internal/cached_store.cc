@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kFetchedAtOnce = 64 * kMiB;  // by one call, in memory until it is stored
 constexpr std::size_t kPromotedAtOnce = 8;          // blocks
+constexpr int kRoundsInVain = 8;
 constexpr Nanos kFirstPause = 100 * kMicrosecond;
 constexpr Nanos kLongestPause = 5 * kMillisecond;
 
@@ -194,12 +195,16 @@ void ReadCall::resolve() {
 void ReadCall::run() {
   resolve();
   Nanos pause = kFirstPause;
+  int in_vain = 0;  // rounds after which what was said to be there could not be read
   while (!pending_.empty()) {
     serve();
     if (pending_.empty()) break;
-    if (!tiers_.may_fill() || patience_.passed()) {
+    const std::size_t before = pending_.size();
+    if (!tiers_.may_fill() || patience_.passed() || in_vain == kRoundsInVain) {
       pass_by_missing();
-    } else if (!fetch()) {
+    } else if (fetch()) {
+      in_vain += pending_.size() == before;
+    } else {
       files_.back()->wait(pending_.front()->name, std::min(pause, patience_.left()));
       pause = std::min(2 * pause, kLongestPause);
     }
