@@ -1,4 +1,4 @@
-// What every store does, over every registered driver.
+// What every store does, over every registered driver, and over a cache in front of one.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "os/test_folder.h"
+#include "store/cache/cache.h"
 #include "store/driver.h"
 #include "store/fault_store.h"
 
@@ -23,6 +24,7 @@ using ::testing::HasSubstr;
 // A place to test one driver in, which ends with the fixture.
 struct Fixture {
   os::TestFolder folder;
+  os::TestFolder behind;  // for what is no object
   Place place;            // of the key to use
   bool many_keys = true;  // else one, whose name is the driver's
 };
@@ -52,6 +54,15 @@ std::unique_ptr<Fixture> block() {
   return fixture;
 }
 
+std::unique_ptr<Fixture> cached(std::int64_t cap_bytes) {
+  auto fixture = files(StoreOptions::Direct::kNo);
+  const auto cache = Cache::open({.folder = fixture->behind.path() / "cache",
+                                  .cap_bytes = cap_bytes,
+                                  .block_bytes = 64 * kKiB});
+  fixture->place.store = cache->over(fixture->place.store);
+  return fixture;
+}
+
 struct Maker {
   std::string_view driver;
   std::string_view name;
@@ -62,6 +73,8 @@ const Maker kMakers[] = {
     {"file", "file", [] { return files(StoreOptions::Direct::kNo); }},
     {"file", "file_direct", [] { return files(StoreOptions::Direct::kYes); }},
     {"block", "block", block},
+    {"file", "file_cached", [] { return cached(64 * kMiB); }},
+    {"file", "file_cached_tightly", [] { return cached(300 * kKiB); }},
 };
 // Their servers are those of drivers/http_test.cc and drivers/s3_server_test.cc.
 constexpr std::string_view kElsewhere[] = {"http", "s3"};

@@ -1,0 +1,122 @@
+// What stays and what leaves.
+
+#include "store/cache/cache_fixture.h"
+
+namespace bedplate::store {
+namespace {
+
+// An order in which `blocks` of an object are read one after the other, epoch after epoch.
+class Cyclic : public NextUse {
+ public:
+  explicit Cyclic(std::int64_t blocks) : blocks_(blocks) {}
+  std::uint64_t order() const override { return 17; }
+  std::int64_t position() const override { return position_; }
+  std::optional<std::int64_t> next_use(std::string_view, std::string_view, std::int64_t offset,
+                                       std::int64_t) const override {
+    const std::int64_t now = position_;
+    const std::int64_t next = now / blocks_ * blocks_ + offset / kBlock;
+    return next > now ? next : next + blocks_;
+  }
+  void at(std::int64_t position) { position_ = position; }
+
+ private:
+  std::int64_t blocks_;
+  std::atomic<std::int64_t> position_{0};
+};
+
+TEST_F(CacheTest, ACyclicScanOverTwiceTheCacheHitsWhenTheOrderIsKnown) {
+  constexpr std::int64_t kBlocks = 128;
+  const std::string bytes = pattern(kBlocks * kBlock);
+  put(*inner_, "a", bytes);
+  const std::string version = version_of("a");
+  for (const bool known : {true, false}) {
+    CacheOptions half = options(kBlocks / 2 * kBlock);
+    half.folder = folder_.path() / (known ? "known" : "unknown");
+    const auto cache = Cache::open(half);
+    const auto store = cache->over(origin());
+    const auto order = std::make_shared<Cyclic>(kBlocks);
+    if (known) cache->follow(order);
+    for (std::int64_t i = 0; i < 3 * kBlocks; ++i) {
+      if (i == kBlocks || i == 2 * kBlocks) shared_->reads = 0;
+      order->at(i);
+      const std::int64_t at = i % kBlocks * kBlock;
+      ASSERT_EQ(part(*store, "a", at, 1000, version),
+                bytes.substr(static_cast<std::size_t>(at), 1000));
+      if (i % kBlocks < kBlocks - 1 || i < kBlocks) continue;
+      const double hits = 1 - static_cast<double>(shared_->reads) / kBlocks;
+      if (known)
+        EXPECT_GE(hits, 0.45) << i;
+      else
+        EXPECT_LE(hits, 0.1) << i;
+      RecordProperty(known ? "known" : "unknown", fmt::format("{:.3f}", hits));
+    }
+  }
+}
+
+TEST_F(CacheTest, ASlowAndAFastReaderOfOneOrderBothReadTheRightBytes) {
+  constexpr std::int64_t kBlocks = 64;
+  const std::string bytes = pattern(kBlocks * kBlock);
+  put(*inner_, "a", bytes);
+  const std::string version = version_of("a");
+  in_children(3, [&](int child) {
+    const auto cache = Cache::open(options(12 * kBlock));
+    const auto store = cache->over(origin());
+    const auto order = std::make_shared<Cyclic>(kBlocks);
+    cache->follow(order);
+    const std::int64_t epochs = child == 0 ? 1 : 4;  // the first one is slow
+    for (std::int64_t i = 0; i < epochs * kBlocks; ++i) {
+      order->at(i);
+      const std::int64_t at = i % kBlocks * kBlock;
+      if (part(*store, "a", at, kBlock, version) !=
+          bytes.substr(static_cast<std::size_t>(at), kBlock))
+        throw Error(Code::kCorrupt, "wrong bytes");
+      if (child == 0) ::usleep(2000);
+    }
+  });
+  EXPECT_LE(disk_bytes(), 13 * kBlock);
+}
+
+TEST_F(CacheTest, WhatIsReadAgainOutlivesAScanWhenNoOrderIsKnown) {
+  put(*inner_, "hot", pattern(8 * kBlock));
+  put(*inner_, "scan", pattern(200 * kBlock, 2));
+  const auto cache = Cache::open(options(40 * kBlock));
+  const auto store = cache->over(origin());
+  const std::string hot = version_of("hot");
+  const std::string scan = version_of("scan");
+  for (int i = 0; i < 200; ++i) {
+    for (int k = 0; k < 8 && i % 10 == 0; ++k) part(*store, "hot", k * kBlock, 100, hot);
+    part(*store, "scan", i * kBlock, 100, scan);
+  }
+  shared_->reads = 0;
+  for (int k = 0; k < 8; ++k) part(*store, "hot", k * kBlock, 100, hot);
+  EXPECT_EQ(shared_->reads, 0);
+}
+
+TEST_F(CacheTest, ASmallerCapIsKeptFromItsFirstMomentOn) {
+  put(*inner_, "a", pattern(40 * kBlock));
+  get(*Cache::open(options(64 * kBlock))->over(origin()), "a");
+  EXPECT_GT(disk_bytes(), 40 * kBlock);
+  Cache::open(options(20 * kBlock));
+  EXPECT_LE(disk_bytes(), 20 * kBlock);
+}
+
+TEST_F(CacheTest, AnObjectLargerThanTheCapIsReadThroughIt) {
+  const std::string bytes = pattern(40 * kBlock);
+  put(*inner_, "a", bytes);
+  const auto store = Cache::open(options(10 * kBlock))->over(origin());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_LE(disk_bytes(), 11 * kBlock);
+}
+
+TEST_F(CacheTest, ACacheThatHoldsNoBlockIsPassedBy) {
+  const std::string bytes = pattern(5 * kBlock);
+  put(*inner_, "a", bytes);
+  const auto cache = Cache::open(options(20'000));
+  const auto store = cache->over(origin());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(get(*store, "a") == bytes);
+  EXPECT_EQ(cache->counters().pass_throughs, 3);
+  EXPECT_LE(disk_bytes(), 20'000);
+}
+
+}  // namespace
+}  // namespace bedplate::store

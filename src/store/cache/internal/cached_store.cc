@@ -1,0 +1,500 @@
+#include "store/cache/internal/cached_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "os/per_process.h"
+#include "store/cache/internal/cached_objects.h"
+
+namespace bedplate::store::cache {
+namespace {
+
+constexpr std::int64_t kFetchedAtOnce = 64 * kMiB;  // by one call, in memory until it is stored
+constexpr std::size_t kPromotedAtOnce = 8;          // blocks
+constexpr int kRoundsInVain = 8;
+constexpr Nanos kFirstPause = 100 * kMicrosecond;
+constexpr Nanos kLongestPause = 5 * kMillisecond;
+
+// The same whether "a/b" lies in a store or "b" in the one of its folder "a".
+std::string object_url(std::string_view store_url, std::string_view key) {
+  if (store_url.ends_with('/')) store_url.remove_suffix(1);
+  return fmt::format("{}/{}", store_url, key);
+}
+
+using Files = std::vector<std::shared_ptr<BlockFile>>;
+
+// Of a store, per process.
+struct Known {
+  CachedObjects objects;
+  std::mutex mutex;
+  Hash128 told_to = {};  // the key of the file that has the origin's URL
+};
+
+// One call of read().
+class ReadCall {
+ public:
+  ReadCall(Store& origin, Known& known, Tiers& tiers, std::span<Read> reads, Deadline deadline)
+      : origin_(origin),
+        known_(known),
+        tiers_(tiers),
+        reads_(reads),
+        deadline_(deadline),
+        // The other half is for reading past a fetcher that hangs.
+        patience_(deadline.within(deadline.left() / 2)),
+        files_(tiers.open()),
+        orders_(tiers.orders()),
+        past_(reads.size(), false) {}
+
+  void run();
+
+ private:
+  struct Block {
+    CachedObject object;
+    const std::string* key;
+    std::vector<Piece*> pieces;
+    std::int64_t length;
+  };
+  // Blocks side by side in one object.
+  struct Run {
+    std::vector<const std::pair<const BlockName, Block>*> blocks;
+    std::int64_t bytes = 0;
+    std::unique_ptr<std::byte[]> buffer;
+  };
+
+  void resolve();
+  CachedObject object_of(const Read& read);
+  void tell_origin(const Hash128& key, std::uint64_t hash, const std::string& url);
+  void cut(std::size_t read, const CachedObject& object);
+  void serve();
+  std::map<BlockName, Block> missing();
+  bool fetch();
+  std::vector<BlockName> claim(const std::map<BlockName, Block>& blocks);
+  std::vector<Run> runs_of(const std::map<BlockName, Block>& blocks,
+                           const std::vector<BlockName>& claimed) const;
+  void bring(std::vector<Run>& runs);
+  void store(const std::vector<Run>& runs, const std::vector<Read>& fetched);
+  void pass_by_missing();
+  void read_past();
+  void promote();
+
+  std::int64_t block_bytes() const { return files_.back()->block_bytes(); }
+  std::int64_t length_of(const CachedObject& object, std::uint32_t number) const {
+    return std::min(block_bytes(), object.size - number * block_bytes());
+  }
+
+  Store& origin_;
+  Known& known_;
+  Tiers& tiers_;
+  std::span<Read> reads_;
+  Deadline deadline_;
+  Deadline patience_;
+  Files files_;
+  std::vector<std::shared_ptr<const NextUse>> orders_;
+  std::vector<bool> past_;  // reads that go to the origin
+  std::vector<Piece> pieces_;
+  std::vector<std::size_t> read_of_piece_;
+  std::vector<CachedObject> objects_;  // of the reads
+  std::vector<Piece*> pending_;
+  std::set<BlockName> waited_;
+  std::map<BlockName, std::uint32_t> to_promote_;
+  CacheCounters counters_;
+};
+
+CachedObject ReadCall::object_of(const Read& read) {
+  auto object = known_.objects.find(read.key);
+  if (!object || read.version.empty() || object->version != read.version) {
+    check_key(read.key);
+    const ObjectInfo found = info(origin_, read.key, deadline_);
+    if (!object || object->version != found.version || object->size != found.size)
+      object = CachedObject{.size = found.size, .version = found.version};
+  }
+  const Hash128& key = files_.back()->file().header().key;
+  if (object->named_with != key) {
+    const std::string url = origin_.url();
+    const std::string whole = fmt::format("{}{}{}{}{}{}", object_url(url, read.key), '\0',
+                                          object->version, '\0', object->size, '\0');
+    object->name = {.object = siphash(key, whole),
+                    .origin = origin_hash(key, url),
+                    .key = object_hash(key, url, read.key)};
+    object->named_with = key;
+    known_.objects.note(read.key, *object);
+    tell_origin(key, object->name.origin, url);
+  }
+  return *object;
+}
+
+// For those who look at the cache; nothing depends on it.
+void ReadCall::tell_origin(const Hash128& key, std::uint64_t hash, const std::string& url) {
+  const std::lock_guard lock(known_.mutex);
+  if (std::exchange(known_.told_to, key) == key) return;
+  try {
+    files_.back()->note_origin(hash, url);
+  } catch (const Error& error) {
+    tiers_.failed(error);
+  }
+}
+
+void ReadCall::cut(std::size_t index, const CachedObject& object) {
+  const Read& read = reads_[index];
+  std::int64_t at = read.offset;
+  std::span<std::byte> into = read.into;
+  while (!into.empty()) {
+    Piece piece{.name = object.name};
+    piece.name.number = static_cast<std::uint32_t>(at / block_bytes());
+    piece.offset = static_cast<std::uint32_t>(at % block_bytes());
+    piece.into =
+        into.first(std::min(into.size(), static_cast<std::size_t>(block_bytes()) - piece.offset));
+    for (const auto& order : orders_) {
+      const auto next = order->next_use(origin_.url(), read.key, at - piece.offset,
+                                        length_of(object, piece.name.number));
+      if (!next) continue;
+      piece.use = {.order = order->order(), .next = *next};
+      break;
+    }
+    at += std::ssize(piece.into);
+    into = into.subspan(piece.into.size());
+    pieces_.push_back(piece);
+    read_of_piece_.push_back(index);
+  }
+}
+
+void ReadCall::resolve() {
+  objects_.resize(reads_.size());
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    Read& read = reads_[i];
+    read.error.reset();
+    if (files_.empty() || !files_.back()->fits(block_bytes())) {
+      past_[i] = true;
+      continue;
+    }
+    try {
+      objects_[i] = object_of(read);
+      check_read(read, objects_[i].size, objects_[i].version, origin_.url());
+      const bool nameable =
+          !objects_[i].version.empty() && objects_[i].size / block_bytes() < UINT32_MAX;
+      if (nameable)
+        cut(i, objects_[i]);
+      else
+        past_[i] = true;
+    } catch (const Error& error) {
+      read.error = error;
+    }
+  }
+  pending_.reserve(pieces_.size());
+  for (Piece& piece : pieces_) pending_.push_back(&piece);
+}
+
+void ReadCall::run() {
+  resolve();
+  Nanos pause = kFirstPause;
+  int in_vain = 0;  // rounds after which what was said to be there could not be read
+  while (!pending_.empty()) {
+    serve();
+    if (pending_.empty()) break;
+    const std::size_t before = pending_.size();
+    if (!tiers_.may_fill() || patience_.passed() || in_vain == kRoundsInVain) {
+      pass_by_missing();
+    } else if (fetch()) {
+      in_vain += pending_.size() == before;
+    } else {
+      files_.back()->wait(pending_.front()->name, std::min(pause, patience_.left()));
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
+  read_past();
+  promote();
+  tiers_.tell_positions(orders_);
+  tiers_.count(counters_);
+}
+
+void ReadCall::serve() {
+  for (const auto& file : files_) {
+    const std::int64_t before = counters_.hits;
+    file->read(pending_, deadline_, counters_);
+    const bool memory = file->in_memory();
+    if (memory) counters_.memory_hits += counters_.hits - before;
+    for (const Piece* piece : pending_) {
+      if (piece->done && piece->used_before && !memory && files_.size() > 1)
+        to_promote_.emplace(piece->name, piece->block_length);
+    }
+    std::erase_if(pending_, [](const Piece* piece) { return piece->done; });
+  }
+}
+
+std::map<BlockName, ReadCall::Block> ReadCall::missing() {
+  std::map<BlockName, Block> blocks;
+  for (Piece* piece : pending_) {
+    const std::size_t read = read_of_piece_[static_cast<std::size_t>(piece - pieces_.data())];
+    auto& block = blocks[piece->name];
+    if (block.pieces.empty()) {
+      block.object = objects_[read];
+      block.key = &reads_[read].key;
+      block.length = length_of(block.object, piece->name.number);
+    }
+    block.pieces.push_back(piece);
+  }
+  return blocks;
+}
+
+// Those of which no thread and no process is the fetcher. Nobody holds one while waiting for
+// others.
+std::vector<BlockName> ReadCall::claim(const std::map<BlockName, Block>& blocks) {
+  std::vector<BlockName> claimed;
+  std::int64_t bytes = 0;
+  for (const auto& [name, block] : blocks) {
+    if (bytes > 0 && bytes + block.length > kFetchedAtOnce) break;
+    if (files_.back()->try_claim(name)) {
+      claimed.push_back(name);
+      bytes += block.length;
+    } else if (waited_.insert(name).second) {
+      ++counters_.waits;
+    }
+  }
+  return claimed;
+}
+
+std::vector<ReadCall::Run> ReadCall::runs_of(const std::map<BlockName, Block>& blocks,
+                                             const std::vector<BlockName>& claimed) const {
+  std::vector<Run> runs;
+  for (const BlockName& name : claimed) {
+    const auto& block = *blocks.find(name);
+    const auto follows = [&](const Run& run) {
+      BlockName next = run.blocks.back()->first;
+      ++next.number;
+      return next == name && run.bytes + block.second.length <= tiers_.fetch_bytes();
+    };
+    if (runs.empty() || !follows(runs.back())) runs.emplace_back();
+    runs.back().blocks.push_back(&block);
+    runs.back().bytes += block.second.length;
+  }
+  return runs;
+}
+
+// False when all that is missing is being fetched by others.
+bool ReadCall::fetch() {
+  const auto blocks = missing();
+  std::vector<BlockName> claimed;
+  const auto release = [&] {
+    for (const BlockName& name : claimed) files_.back()->release(name);
+  };
+  try {
+    claimed = claim(blocks);
+  } catch (const Error& error) {
+    tiers_.failed(error);
+    return true;
+  }
+  const std::size_t had = claimed.size();
+  std::erase_if(claimed, [&](const BlockName& name) {  // somebody was done since we looked
+    const bool there =
+        std::ranges::any_of(files_, [&](const auto& file) { return file->has(name); });
+    if (there) files_.back()->release(name);
+    return there;
+  });
+  try {
+    auto runs = runs_of(blocks, claimed);
+    if (!runs.empty()) bring(runs);
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
+  return had > 0;
+}
+
+void ReadCall::bring(std::vector<Run>& runs) {
+  std::vector<Read> fetched;
+  for (Run& run : runs) {
+    const auto& [name, first] = *run.blocks.front();
+    run.buffer = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(run.bytes));
+    fetched.push_back({.key = *first.key,
+                       .offset = name.number * block_bytes(),
+                       .into = {run.buffer.get(), static_cast<std::size_t>(run.bytes)},
+                       .version = first.object.version});
+  }
+  origin_.read(fetched, deadline_);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    ++counters_.origin_reads;
+    std::size_t at = 0;
+    for (const auto* block : runs[i].blocks) {
+      for (Piece* piece : block->second.pieces) {
+        // What fails together is read one by one past the cache, so that each has its own error.
+        if (fetched[i].error) {
+          past_[read_of_piece_[static_cast<std::size_t>(piece - pieces_.data())]] = true;
+        } else {
+          std::memcpy(piece->into.data(), fetched[i].into.data() + at + piece->offset,
+                      piece->into.size());
+        }
+        piece->done = true;
+      }
+      at += static_cast<std::size_t>(block->second.length);
+    }
+    if (fetched[i].error) continue;
+    counters_.misses += std::ssize(runs[i].blocks);
+    counters_.origin_bytes += runs[i].bytes;
+  }
+  std::erase_if(pending_, [](const Piece* piece) { return piece->done; });
+  store(runs, fetched);
+}
+
+void ReadCall::store(const std::vector<Run>& runs, const std::vector<Read>& fetched) {
+  std::vector<Fill> fills;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::span<const std::byte> bytes = fetched[i].into;
+    for (const auto* block : runs[i].blocks) {
+      const auto length = static_cast<std::size_t>(block->second.length);
+      // Of several pieces of a block the one that is used again soonest counts.
+      const auto soonest = std::ranges::min_element(
+          block->second.pieces, {}, [](const Piece* piece) { return piece->use.next; });
+      if (!fetched[i].error) fills.push_back({block->first, bytes.first(length), (*soonest)->use});
+      bytes = bytes.subspan(length);
+    }
+  }
+  for (auto file = files_.rbegin(); file != files_.rend() && !fills.empty(); ++file) {
+    try {
+      (*file)->keep(fills, deadline_, counters_);
+    } catch (const Error& error) {
+      tiers_.failed(error);
+    }
+  }
+}
+
+void ReadCall::pass_by_missing() {
+  for (const Piece* piece : pending_)
+    past_[read_of_piece_[static_cast<std::size_t>(piece - pieces_.data())]] = true;
+  pending_.clear();
+}
+
+void ReadCall::read_past() {
+  std::vector<Read> past;
+  std::vector<std::size_t> index;
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    if (!past_[i]) continue;
+    past.push_back(reads_[i]);
+    index.push_back(i);
+  }
+  if (past.empty()) return;
+  origin_.read(past, deadline_);
+  for (std::size_t i = 0; i < past.size(); ++i) reads_[index[i]].error = past[i].error;
+  counters_.pass_throughs += std::ssize(past);
+}
+
+void ReadCall::promote() {
+  if (to_promote_.empty() || !tiers_.may_promote()) return;
+  BlockFile& memory = *files_.front();
+  std::size_t left = kPromotedAtOnce;
+  for (const auto& [name, length] : to_promote_) {
+    if (left-- == 0) return;
+    try {
+      if (!memory.try_claim(name)) continue;
+    } catch (const Error& error) {
+      return tiers_.failed(error);
+    }
+    try {
+      std::vector<std::byte> block(length);
+      Piece whole{.name = name, .into = block};
+      for (const Piece& piece : pieces_) {
+        if (piece.name == name) whole.use = piece.use;
+      }
+      Piece* const pieces[] = {&whole};
+      CacheCounters beside;
+      if (!memory.has(name)) files_.back()->read(pieces, deadline_, beside);
+      counters_.bad_checksums += beside.bad_checksums;
+      const Fill fill{name, block, whole.use};
+      if (whole.done) memory.keep({&fill, 1}, deadline_, counters_);
+    } catch (const Error& error) {
+      tiers_.failed(error);
+    }
+    memory.release(name);
+  }
+}
+
+class CachedStore : public Store {
+ public:
+  CachedStore(std::shared_ptr<Store> origin, std::function<Tiers&()> tiers)
+      : origin_(std::move(origin)), tiers_(std::move(tiers)) {}
+
+  std::string url() const override { return origin_->url(); }
+
+  std::optional<ObjectInfo> find(std::string_view key, Deadline deadline) override {
+    auto found = origin_->find(key, deadline);
+    note(std::string(key), found);
+    return found;
+  }
+
+  void read(std::span<Read> reads, Deadline deadline) override {
+    try {
+      ReadCall(*origin_, known_.get(), tiers_(), reads, deadline).run();
+    } catch (const Error& error) {  // of the origin's url() or of memory: no read is left unsaid
+      for (Read& read : reads) {
+        if (!read.error) read.error = error;
+      }
+    }
+  }
+
+  void list(std::string_view prefix, const Visit& visit, Deadline deadline) override {
+    origin_->list(prefix, visit, deadline);
+  }
+
+  std::unique_ptr<ObjectWriter> create(std::string_view key, IfExists if_exists,
+                                       Nanos timeout) override {
+    known_.get().objects.forget(std::string(key));
+    return std::make_unique<Writer>(origin_->create(key, if_exists, timeout), *this);
+  }
+
+  void remove(std::string_view key, Deadline deadline) override {
+    known_.get().objects.forget(std::string(key));
+    origin_->remove(key, deadline);
+  }
+
+ private:
+  class Writer : public ObjectWriter {
+   public:
+    Writer(std::unique_ptr<ObjectWriter> inner, CachedStore& store)
+        : inner_(std::move(inner)), store_(store) {}
+    void write(std::span<const std::byte> bytes) override { inner_->write(bytes); }
+    ObjectInfo commit() override {
+      ObjectInfo made = inner_->commit();
+      store_.note(made.key, made);
+      return made;
+    }
+
+   private:
+    std::unique_ptr<ObjectWriter> inner_;
+    CachedStore& store_;
+  };
+
+  void note(const std::string& key, const std::optional<ObjectInfo>& found) {
+    CachedObjects& objects = known_.get().objects;
+    const auto before = objects.find(key);
+    if (!found)
+      objects.forget(key);
+    else if (!before || before->version != found->version || before->size != found->size)
+      objects.note(key, {.size = found->size, .version = found->version});
+  }
+
+  std::shared_ptr<Store> origin_;
+  std::function<Tiers&()> tiers_;
+  os::PerProcess<Known> known_;
+};
+
+}  // namespace
+
+std::uint64_t origin_hash(const Hash128& key, std::string_view url) { return siphash(key, url)[0]; }
+
+std::uint64_t object_hash(const Hash128& key, std::string_view url, std::string_view object_key) {
+  return siphash(key, object_url(url, object_key))[0];
+}
+
+std::shared_ptr<Store> cached_store(std::shared_ptr<Store> origin, std::function<Tiers&()> tiers) {
+  return std::make_shared<CachedStore>(std::move(origin), std::move(tiers));
+}
+
+}  // namespace bedplate::store::cache
