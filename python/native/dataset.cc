@@ -15,12 +15,13 @@ namespace {
 using data::Dataset;
 
 std::shared_ptr<const Dataset> open(const std::vector<std::string>& urls, const std::string& format,
-                                    bool recover, double timeout) {
+                                    bool recover, double timeout, const std::string& cache) {
   data::DatasetOptions options;
   options.format = format;
   options.shard.cut_off = recover ? data::CutOff::kRecover : data::CutOff::kRefuse;
   options.shard.timeout = static_cast<Nanos>(timeout * kSecond);
   const nb::gil_scoped_release released;
+  if (!cache.empty()) options.cache = store::Cache::open(store::parse_cache(cache));
   return Dataset::open(urls, options);
 }
 
@@ -47,6 +48,25 @@ nb::list shards(const Dataset& dataset) {
   return out;
 }
 
+// What the data set's cache did in this process; None without one.
+nb::object cache_counters(const Dataset& dataset) {
+  if (!dataset.cache()) return nb::none();
+  const store::CacheCounters counters = dataset.cache()->counters();
+  nb::dict out;
+  out["hits"] = counters.hits;
+  out["hit_bytes"] = counters.hit_bytes;
+  out["memory_hits"] = counters.memory_hits;
+  out["misses"] = counters.misses;
+  out["origin_reads"] = counters.origin_reads;
+  out["origin_bytes"] = counters.origin_bytes;
+  out["evictions"] = counters.evictions;
+  out["waits"] = counters.waits;
+  out["fill_failures"] = counters.fill_failures;
+  out["bad_checksums"] = counters.bad_checksums;
+  out["pass_throughs"] = counters.pass_throughs;
+  return out;
+}
+
 }  // namespace
 
 void bind_dataset(nb::module_& module) {
@@ -54,6 +74,7 @@ void bind_dataset(nb::module_& module) {
       .def_static("open", &open)
       .def("get", &get)
       .def("shards", &shards)
+      .def("cache_counters", &cache_counters)
       .def_prop_ro("samples", &Dataset::samples)
       .def_prop_ro("fingerprint", &Dataset::fingerprint)
       .def_prop_ro("memory_bytes", &Dataset::memory_bytes);

@@ -278,6 +278,18 @@ def test_a_mix_says_where_each_row_is_from(numbers):
     assert rows == 200 == len(mix)
 
 
+def test_a_cache_serves_the_second_epoch(numbers, tmp_path):
+    ds = data.Dataset(numbers(1000), cache=str(tmp_path / "cache") + ":100MB")
+    first = drawn(data.Loader(ds, 10, seed=1))
+    fetched = ds.cache_counters()["origin_bytes"]
+    assert fetched > 0 and drawn(data.Loader(ds, 10, seed=1)) == first
+    assert ds.cache_counters()["origin_bytes"] == fetched
+    assert pickle.loads(pickle.dumps(ds)).cache == ds.cache
+    assert data.Dataset(numbers(1000)).cache_counters() is None
+    with pytest.raises(ValueError):
+        data.Dataset(numbers(1000), cache="/tmp/x:much")
+
+
 # --- bad samples --------------------------------------------------------------------------------
 
 

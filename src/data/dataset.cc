@@ -62,6 +62,7 @@ std::shared_ptr<const Dataset> Dataset::open(std::span<const std::string> urls,
   });
   dataset->number_samples();
   dataset->notes_ = known.notes();
+  dataset->cache_ = options.cache;
   return dataset;
 }
 

@@ -31,6 +31,7 @@
 #include "data/format.h"
 #include "data/shard_index.h"
 #include "os/per_process.h"
+#include "store/cache/cache.h"
 #include "store/driver.h"
 
 namespace bedplate::data {
@@ -42,7 +43,8 @@ struct DatasetOptions {
   int open_at_once = 16;  // shards
   // Called as shards are opened by Dataset::open(), from any of its threads; for progress bars.
   std::function<void(std::size_t opened, std::size_t of)> on_open = {};
-  // Around each store that is opened; for caches and faults.
+  std::shared_ptr<store::Cache> cache = {};  // of all stores; shared with other data sets
+  // Around each store that is opened, before the cache; for faults.
   std::function<std::shared_ptr<store::Store>(std::shared_ptr<store::Store>)> wrap = {};
 };
 
@@ -98,6 +100,7 @@ class Dataset {
   std::uint64_t fingerprint() const { return fingerprint_; }
   // What a user should know although it is no error: a manifest that was passed over, and why.
   std::span<const std::string> notes() const { return notes_; }
+  const std::shared_ptr<store::Cache>& cache() const { return cache_; }  // nullptr: none
   // Of the indices that are open.
   std::int64_t memory_bytes() const;
 
@@ -115,6 +118,7 @@ class Dataset {
   std::int64_t samples_ = 0;
   std::uint64_t fingerprint_ = 0;
   std::vector<std::string> notes_;
+  std::shared_ptr<store::Cache> cache_;
   mutable os::PerProcess<Locks> locks_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/internal/batch_maker.h"
+#include "data/internal/next_use.h"
 
 namespace bedplate::data {
 namespace {
@@ -74,6 +75,7 @@ class Loader::Engine {
   const std::int64_t whole_step_;  // positions that a full step of all ranks takes
   std::int64_t ahead_ = 1;
   std::unique_ptr<SlabPool> pool_;
+  std::shared_ptr<LoaderNextUse> next_use_;  // shared with the cache; nullptr without one
   const pid_t process_ = ::getpid();
 
   mutable std::mutex mutex_;
@@ -102,6 +104,11 @@ Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions optio
   ahead_ = std::max<std::int64_t>(1, chosen.prefetch_bytes / batch_bytes);
   const auto threads = std::min<std::int64_t>(chosen.threads, ahead_);
   pool_ = std::make_unique<SlabPool>(slab, static_cast<std::size_t>(ahead_ + 2));
+  const auto& cache = shared_.source().dataset(0).cache();
+  if (cache && !shared_.source().mixed()) {
+    next_use_ = std::make_shared<LoaderNextUse>(shared_.shared_source());
+    cache->follow(next_use_);
+  }
   begin({.fingerprint = shared_.source().fingerprint()});
   sigset_t all;
   sigset_t before;
@@ -191,6 +198,8 @@ void Loader::Engine::work() {
     if (stopping_) return;
     const std::shared_ptr<Run> run = run_;
     const std::int64_t step = run->taken++;
+    // To the cache a batch is behind us once it is being read.
+    if (next_use_) next_use_->at(run->number, run->begin + (step + 1) * whole_step_ - 1);
     lock.unlock();
     Run::Made made;
     try {

@@ -305,6 +305,41 @@ TEST_F(BadSamples, RefetchReadsAgainAndThenRaises) {
   EXPECT_EQ(loader.stats().refetched, 2);
 }
 
+// --- the cache --------------------------------------------------------------------------------
+
+// Acceptance case 7: a scan over twice the cache, again and again; least recently used has no hits.
+TEST_F(LoaderOf, ACacheKeepsWhatTheOrderNeedsSoonest) {
+  const std::string folder = (folder_.path() / "wide").string() + "/";
+  const Schema schema({{.name = "bytes", .dtype = Dtype::kU8, .shape = {64 * 1024}}});
+  const std::vector<std::byte> row(64 * 1024);
+  for (int shard = 0; shard < 4; ++shard) {
+    const auto place = store::locate(folder + fmt::format("{:06}.shard", shard));
+    PackedWriter writer(place.store->create(place.key, store::IfExists::kReplace, kSecond), schema);
+    const std::span<const std::byte> value[] = {row};
+    for (int i = 0; i < 64; ++i) writer.add(value);
+    writer.finish();
+  }
+  DatasetOptions options;
+  options.cache = store::Cache::open({.folder = folder_.path() / "cache",
+                                      .cap_bytes = 8 * kMiB + 512 * kKiB,
+                                      .block_bytes = 64 * kKiB});
+  const std::string urls[] = {folder};
+  const auto dataset = Dataset::open(urls, options);
+  for (const std::int64_t block : {256, 16}) {  // storage order; blocks in a new order each time
+    Loader loader(shuffled(dataset, block, 1), {.batch_size = 4, .threads = 1});
+    std::int64_t fetched = 0;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      const std::int64_t before = options.cache->counters().origin_bytes;
+      while (loader.next()) {
+      }
+      fetched = options.cache->counters().origin_bytes - before;
+      loader.begin(loader.state());
+    }
+    // Least recently used would fetch all of it.
+    EXPECT_LE(fetched, 0.65 * 16 * kMiB) << "blocks of " << block;
+  }
+}
+
 // --- bounds -----------------------------------------------------------------------------------
 
 // Acceptance case 14: a slow consumer, many epochs, flat memory.

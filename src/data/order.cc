@@ -53,22 +53,49 @@ std::int64_t Order::in_blocks(std::int64_t place) const {
   return blocks_.at(full / block + 1) * block + full % block;
 }
 
-std::int64_t Order::at(std::int64_t position) const {
-  const std::int64_t lane = position % options_.lanes;
-  const std::int64_t in_lane = position / options_.lanes;
+std::int64_t Order::place_in_blocks(std::int64_t sample) const {
+  const std::int64_t block = blocks_.place_of(sample / options_.block);
+  const std::int64_t begin = block * options_.block;
+  const std::int64_t lost = options_.block - short_block_;
+  return begin - (block > short_block_at_ ? lost : 0) + sample % options_.block;
+}
+
+Order::Lane Order::lane_of(std::int64_t lane) const {
   // The first `longer` lanes have one sample more.
   const std::int64_t each = options_.samples / options_.lanes;
   const std::int64_t longer = options_.samples % options_.lanes;
-  const std::int64_t lane_size = each + (lane < longer ? 1 : 0);
-  const std::int64_t lane_begin = lane * each + std::min(lane, longer);
+  return {lane * each + std::min(lane, longer), each + (lane < longer ? 1 : 0)};
+}
 
+Order::Window Order::window_of(std::int64_t number, std::int64_t in_lane) const {
+  const Lane lane = lane_of(number);
   const std::int64_t window = in_lane / options_.window;
-  const std::int64_t window_begin = window * options_.window;
-  const std::int64_t window_size = std::min(options_.window, lane_size - window_begin);
-  if (window_size < 2) return in_blocks(lane_begin + in_lane);
-  const Permutation mixed(window_size, key_of({key_, kOfWindow, static_cast<std::uint64_t>(lane),
-                                               static_cast<std::uint64_t>(window)}));
-  return in_blocks(lane_begin + window_begin + mixed.at(in_lane - window_begin));
+  const std::int64_t begin = window * options_.window;
+  return {lane.begin + begin, std::min(options_.window, lane.size - begin),
+          key_of({key_, kOfWindow, static_cast<std::uint64_t>(number),
+                  static_cast<std::uint64_t>(window)})};
+}
+
+std::int64_t Order::at(std::int64_t position) const {
+  const std::int64_t in_lane = position / options_.lanes;
+  const Window window = window_of(position % options_.lanes, in_lane);
+  const std::int64_t in_window = in_lane % options_.window;
+  if (window.size < 2) return in_blocks(window.begin + in_window);
+  return in_blocks(window.begin + Permutation(window.size, window.key).at(in_window));
+}
+
+std::int64_t Order::position_of(std::int64_t sample) const {
+  const std::int64_t place = place_in_blocks(sample);
+  const std::int64_t each = options_.samples / options_.lanes;
+  const std::int64_t longer = options_.samples % options_.lanes;
+  const std::int64_t in_longer = longer * (each + 1);
+  const std::int64_t lane =
+      place < in_longer ? place / (each + 1) : longer + (place - in_longer) / each;
+  const std::int64_t in_lane = place - lane_of(lane).begin;
+  const Window window = window_of(lane, in_lane);
+  std::int64_t in_window = place - window.begin;
+  if (window.size >= 2) in_window = Permutation(window.size, window.key).place_of(in_window);
+  return (in_lane - in_lane % options_.window + in_window) * options_.lanes + lane;
 }
 
 Share share_of(const ShareOptions& options) {

@@ -41,9 +41,23 @@ class Order {
   // The sample, numbered as in storage, at a position of the epoch. 0 <= position < samples, else
   // undefined.
   std::int64_t at(std::int64_t position) const;
+  // When a sample comes: at(position_of(x)) == x. 0 <= sample < samples, else undefined.
+  std::int64_t position_of(std::int64_t sample) const;
 
  private:
+  struct Window {
+    std::int64_t begin = 0;  // in the sequence of permuted blocks
+    std::int64_t size = 0;
+    std::uint64_t key = 0;
+  };
+  struct Lane {
+    std::int64_t begin = 0;
+    std::int64_t size = 0;
+  };
+  Lane lane_of(std::int64_t lane) const;
+  Window window_of(std::int64_t lane, std::int64_t in_lane) const;
   std::int64_t in_blocks(std::int64_t place) const;
+  std::int64_t place_in_blocks(std::int64_t sample) const;
 
   OrderOptions options_;
   std::uint64_t key_;

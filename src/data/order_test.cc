@@ -164,5 +164,19 @@ TEST(ShareOf, ContradictionsAreNamed) {
     EXPECT_THROW(share_of(bad), Error);
 }
 
+TEST(Order, PositionOfIsTheInverse) {
+  for (const std::int64_t samples : {1, 7, 100, 1003}) {
+    for (const std::int64_t block : {1, 3, 64, 2000}) {
+      for (const std::int64_t window : {1, 10, 5000}) {
+        for (const std::int64_t lanes : {1, 3}) {
+          const Order order(
+              {.samples = samples, .seed = 5, .block = block, .window = window, .lanes = lanes}, 2);
+          for (std::int64_t i = 0; i < samples; ++i) ASSERT_EQ(order.position_of(order.at(i)), i);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bedplate::data

@@ -69,6 +69,11 @@ std::int64_t Source::Epoch::samples() const {
   return listed_ ? std::ssize(list_) : source_->epoch_samples();
 }
 
+std::optional<std::int64_t> Source::Epoch::position_of(std::int64_t sample) const {
+  if (!order_) return std::nullopt;
+  return order_->position_of(sample);
+}
+
 Drawn Source::Epoch::at(std::int64_t position) const {
   if (listed_) return {0, list_[static_cast<std::size_t>(position)]};
   if (order_) return {0, order_->at(position)};

@@ -48,6 +48,8 @@ class Source {
    public:
     Drawn at(std::int64_t position) const;
     std::int64_t samples() const;
+    // Of one data set in its own order: when the sample comes; else nullopt.
+    std::optional<std::int64_t> position_of(std::int64_t sample) const;
 
    private:
     friend class Source;

@@ -65,7 +65,7 @@ class Tar : public ::testing::Test {
   }
 
   os::TestFolder folder_;
-  const store::Place place_ = store::locate((folder_.path() / "shard.tar").string());
+  store::Place place_ = store::locate((folder_.path() / "shard.tar").string());
   const std::string path_ = (folder_.path() / "shard.tar").string();
 };
 

@@ -18,6 +18,8 @@ class Dataset:
     urls      names of shards, patterns, or folders that end in "/"
     format    "packed", "webdataset", … (`bedplate data --help` lists them); None: by the names
     recover   take the whole samples of a shard whose end is missing, in place of an error
+    cache     where copies of remote shards are kept: "/nvme/cache:200GB", "memory:4GB", or
+              "memory:4GB,/nvme/cache:200GB" (docs/cache.md); shared with other processes and jobs
     on_bad    "raise", "skip:N" or "refetch": what loaders do with a damaged sample; see `Loader`
     timeout   seconds for one read, and to open one shard
 
@@ -35,6 +37,7 @@ class Dataset:
         *,
         format: "str | None" = None,
         recover: bool = False,
+        cache: "str | None" = None,
         on_bad: str = "raise",
         timeout: float = 60.0,
     ) -> None:
@@ -42,10 +45,13 @@ class Dataset:
         self.urls: List[str] = [_url(u) for u in ([urls] if one else urls)]  # type: ignore[list-item]
         self.format = format
         self.recover = bool(recover)
+        self.cache = cache
         self.on_bad = on_bad
         self.timeout = float(timeout)
         parse_on_bad(on_bad)
-        self._native = _native.Dataset.open(self.urls, format or "", self.recover, self.timeout)
+        self._native = _native.Dataset.open(
+            self.urls, format or "", self.recover, self.timeout, cache or ""
+        )
 
     def __len__(self) -> int:
         return int(self._native.samples)
@@ -73,6 +79,11 @@ class Dataset:
         """Key, bytes, format, number of the first sample and number of samples of each shard."""
         return list(self._native.shards())
 
+    def cache_counters(self) -> "Dict[str, int] | None":
+        """What the cache did in this process: hits, misses, origin_bytes, evictions, …"""
+        counters = self._native.cache_counters()
+        return None if counters is None else dict(counters)
+
     def __repr__(self) -> str:
         shards = len(self._native.shards())
         return "Dataset(%r: %d samples in %d shards)" % (self.urls, len(self), shards)
@@ -81,6 +92,7 @@ class Dataset:
         options = {
             "format": self.format,
             "recover": self.recover,
+            "cache": self.cache,
             "on_bad": self.on_bad,
             "timeout": self.timeout,
         }

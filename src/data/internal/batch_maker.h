@@ -16,6 +16,7 @@ class LoaderShared {
   LoaderShared(std::shared_ptr<const Source> source, LoaderOptions options);
 
   const Source& source() const { return *source_; }
+  const std::shared_ptr<const Source>& shared_source() const { return source_; }
   const LoaderOptions& options() const { return options_; }
   const Collator& collator() const { return collator_; }
 

@@ -144,7 +144,8 @@ class Finding {
   store::Place open(const std::string& url) {
     auto place = store::locate(url, options_.store);
     auto [at, fresh] = stores_.try_emplace(place.store->url(), place.store);
-    if (fresh && options_.wrap) at->second = options_.wrap(place.store);
+    if (fresh && options_.wrap) at->second = options_.wrap(at->second);
+    if (fresh && options_.cache) at->second = options_.cache->over(at->second);
     place.store = at->second;
     return place;
   }

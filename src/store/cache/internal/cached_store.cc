@@ -177,7 +177,7 @@ void ReadCall::resolve() {
     }
     try {
       objects_[i] = object_of(read);
-      check_read(read, objects_[i].size, objects_[i].version, origin_.url());
+      check_read(read, objects_[i].size, objects_[i].version, origin_);
       const bool nameable =
           !objects_[i].version.empty() && objects_[i].size / block_bytes() < UINT32_MAX;
       if (nameable)
