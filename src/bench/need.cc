@@ -105,14 +105,14 @@ DatasetFacts look_at_dataset(std::span<const std::string> urls) {
     const auto sample = static_cast<std::int64_t>(
         static_cast<double>(i) / static_cast<double>(count) * static_cast<double>(facts.samples));
     const auto place = dataset->place(std::min(sample, facts.samples - 1));
-    const data::ShardIndex& index = *dataset->shards()[place.shard].index;
+    const data::ShardIndex& index = dataset->shards()[place.shard].index();
     bytes += static_cast<double>(index.extent(place.sample).bytes);
   }
   facts.sample_bytes = bytes / static_cast<double>(count);
   store::ObjectInfo first;
   store::ObjectInfo last;
   const data::Dataset::Shard& shard = dataset->shards()[dataset->place(0).shard];
-  const auto& index = *shard.index;
+  const data::ShardIndex& index = shard.index();
   const bool one_object = index.samples() < 2 ||
                           index.object(0, first).key == index.object(index.samples() - 1, last).key;
   facts.lie = one_object ? DatasetFacts::Samples::kInShards : DatasetFacts::Samples::kFiles;
