@@ -85,6 +85,21 @@ TEST(Damage, WhatIsAcceptedHasTheRowsThatAreThere) {
   }
 }
 
+TEST(Damage, SuperfluousBytesDoNotMatter) {
+  const Picture picture = picture_of(40, 40);
+  for (const JpegForm& form : {JpegForm{}, JpegForm{.progressive = true}}) {
+    const std::string file = jpeg_of(picture, form);
+    const Picture whole = decoded_whole(file);
+    std::string before_end = file;
+    before_end.insert(file.size() - 2, "xyz");
+    std::string in_head = file;
+    in_head.insert(file.find("\xff\xdb"), "xyz");
+    for (const std::string& longer : {file + "behind the end", before_end, in_head})
+      EXPECT_EQ(apart(decoded_whole(longer), whole), 0);
+  }
+  EXPECT_EQ(apart(decoded_whole(png_of(picture) + "behind the end"), picture), 0);
+}
+
 TEST(Damage, FlippedBytesNeverCrash) {
   const Picture picture = picture_of(40, 33);
   const std::string files[] = {

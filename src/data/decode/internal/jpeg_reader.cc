@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/decode/internal/jump_reader.h"
 #include "data/decode/internal/pixels.h"
-#include "data/decode/internal/row_reader.h"
 
 namespace bedplate::data {
 namespace {
@@ -55,22 +55,9 @@ bool is_harmless(int message) {
          message == JWRN_JFIF_MAJOR || message == JWRN_NOT_SEQUENTIAL;
 }
 
-// libjpeg reports errors by a function that must not return. It is C: an exception may not pass
-// through it, so it jumps back to guarded(), over C frames alone, and that throws.
-class JpegReader : public RowReader {
+class JpegReader : public JumpReader {
  public:
   ~JpegReader() override { JpegReader::close(); }
-
-  void open(std::span<const std::byte> file, const ImageSize& size,
-            const RowWishes& wishes) override {
-    close();
-    file_ = file;
-    size_ = size;
-    wishes_ = wishes;
-    begin();
-    check_plausible();
-    if (wishes.damage == Damage::kRefuse && !has_end()) find_what_is_missing();
-  }
 
   bool can_shrink() const override { return true; }
 
@@ -117,13 +104,7 @@ class JpegReader : public RowReader {
   }
 
  private:
-  template <typename Call>
-  __attribute__((noinline)) void guarded(const Call& call) {
-    if (setjmp(jump_) != 0) fail();
-    call();
-  }
-
-  [[noreturn]] void fail() {
+  [[noreturn]] void fail() override {
     const Code code = code_of(errors_.msg_code);
     if (ended_ && code == Code::kCorrupt) throw cut_off();
     if (code == Code::kCorrupt) throw Error(code, "a damaged JPEG{}: {}", where(), message_);
@@ -158,7 +139,7 @@ class JpegReader : public RowReader {
 
   // A new object a picture: one that is used again would decode a file without tables by those of
   // the file before.
-  void begin() {
+  void begin() override {
     ended_ = false;
     several_scans_ = false;
     set_up();
@@ -226,7 +207,7 @@ class JpegReader : public RowReader {
   // Each block of 8 x 8 pixels takes a bit at the least (not so in arithmetic coding), and the
   // oddest sampling has more than one block in the space of four: what cannot be there is told
   // before memory is taken for it.
-  void check_plausible() {
+  void check_plausible() const override {
     const std::int64_t pixels = std::int64_t{size_.width} * size_.height;
     const auto bits = static_cast<std::int64_t>(file_.size()) * 8;
     if (wishes_.damage == Damage::kRefuse && !info_.arith_code && pixels / (4 * DCTSIZE2) > bits)
@@ -236,16 +217,14 @@ class JpegReader : public RowReader {
 
   // Whether an end-of-image marker lies behind the head. Entropy-coded data cannot contain one, and
   // it is at the very end of most files.
-  bool has_end() const {
+  bool has_end() const override {
     const auto head = std::max(kLeastHead, file_.size() - source_.bytes_in_buffer);
     for (std::size_t at = file_.size(); at >= head + 2; --at)
       if (file_[at - 2] == std::byte{0xff} && file_[at - 1] == std::byte{JPEG_EOI}) return true;
     return false;
   }
 
-  // Goes through a file without an end, so that it is refused whatever part of it is wanted. If
-  // nothing but the end is missing, it is opened anew.
-  void find_what_is_missing() {
+  void find_what_is_missing() override {
     // Its coder takes zeros for data that are not there, as the standard has it.
     if (info_.arith_code)
       throw Error(Code::kCorrupt, "a JPEG of {} bytes is cut off: its end is missing",
@@ -286,14 +265,10 @@ class JpegReader : public RowReader {
   // Of jpeg_decompress_struct::global_state: DSTATE_READY, the last one before decoding begins.
   static constexpr int kInHead = 202;
 
-  std::span<const std::byte> file_;
-  ImageSize size_;
-  RowWishes wishes_;
   jpeg_decompress_struct info_ = {};
   jpeg_error_mgr errors_ = {};
   jpeg_source_mgr source_ = {};
   jpeg_progress_mgr progress_ = {};
-  jmp_buf jump_;
   char message_[JMSG_LENGTH_MAX] = {};
   std::vector<std::uint8_t> row_;
   JDIMENSION columns_ = 0;

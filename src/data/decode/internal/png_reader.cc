@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/decode/internal/jump_reader.h"
 #include "data/decode/internal/pixels.h"
-#include "data/decode/internal/row_reader.h"
 
 namespace bedplate::data {
 namespace {
@@ -21,22 +21,9 @@ constexpr int kMaxSide = 1'000'000;      // libpng's own
 // Of an interlaced picture: a larger one is not worth holding on to until the next.
 constexpr std::size_t kKeptBytes = 32 << 20;
 
-// libpng reports errors by a function that must not return; as in jpeg_reader.cc it jumps over C
-// frames alone.
-class PngReader : public RowReader {
+class PngReader : public JumpReader {
  public:
   ~PngReader() override { PngReader::close(); }
-
-  void open(std::span<const std::byte> file, const ImageSize& size,
-            const RowWishes& wishes) override {
-    close();
-    file_ = file;
-    size_ = size;
-    wishes_ = wishes;
-    check_plausible();
-    begin();
-    if (wishes.damage == Damage::kRefuse && !has_end()) find_what_is_missing();
-  }
 
   bool can_shrink() const override { return false; }
 
@@ -71,13 +58,7 @@ class PngReader : public RowReader {
   }
 
  private:
-  template <typename Call>
-  __attribute__((noinline)) void guarded(const Call& call) {
-    if (setjmp(jump_) != 0) fail();
-    call();
-  }
-
-  [[noreturn]] void fail() {
+  [[noreturn]] void fail() override {
     broken_ = true;
     if (ended_ && !in_picture_)
       throw Error(Code::kCorrupt, "a PNG of {} bytes is cut off: its head does not end",
@@ -93,7 +74,10 @@ class PngReader : public RowReader {
                 message_);
   }
 
-  void begin() {
+  void begin() override {
+    if (size_.width > kMaxSide || size_.height > kMaxSide)
+      throw Error(Code::kUnsupported, "a PNG of {} x {} pixels is not read: {} are the most a side",
+                  size_.width, size_.height, kMaxSide);
     at_ = 0;
     rows_ = 0;
     pass_ = 0;
@@ -178,10 +162,7 @@ class PngReader : public RowReader {
 
   // Deflate makes at most 1,032 bytes of one (zlib's technical details): what cannot be there is
   // told before memory is taken for it.
-  void check_plausible() const {
-    if (size_.width > kMaxSide || size_.height > kMaxSide)
-      throw Error(Code::kUnsupported, "a PNG of {} x {} pixels is not read: {} are the most a side",
-                  size_.width, size_.height, kMaxSide);
+  void check_plausible() const override {
     const double least = static_cast<double>(size_.width) / 8 * size_.height / 1032;
     if (wishes_.damage == Damage::kRefuse && static_cast<double>(file_.size()) < least)
       throw Error(Code::kCorrupt, "a PNG of {} bytes is cut off: {} x {} pixels take more",
@@ -189,7 +170,7 @@ class PngReader : public RowReader {
   }
 
   // Whether an IEND chunk follows the others.
-  bool has_end() const {
+  bool has_end() const override {
     std::size_t at = kSignatureBytes;
     while (file_.size() - at >= kChunkBytes) {
       const std::size_t length = png_get_uint_32(reinterpret_cast<png_const_bytep>(&file_[at]));
@@ -200,9 +181,7 @@ class PngReader : public RowReader {
     return false;
   }
 
-  // Goes through a file without an end, so that it is refused whatever part of it is wanted. If
-  // nothing but the end is missing, it is opened anew.
-  void find_what_is_missing() {
+  void find_what_is_missing() override {
     if (interlaced_) {
       read_whole();
     } else {
@@ -212,12 +191,8 @@ class PngReader : public RowReader {
     begin();
   }
 
-  std::span<const std::byte> file_;
-  ImageSize size_;
-  RowWishes wishes_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
-  jmp_buf jump_;
   char message_[128] = {};
   std::vector<std::uint8_t> row_;
   std::vector<std::uint8_t> whole_;  // of interlaced ones
