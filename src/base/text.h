@@ -31,6 +31,9 @@ std::string format_cpu_list(std::span<const int> cpus);  // ascending input → 
 // characters but \n and \t too.
 std::string to_utf8(std::string_view text);
 
+// Whether all of `text` is valid UTF-8, control characters included.
+bool is_utf8(std::string_view text);
+
 // The width of `text` in terminal columns, for the characters that Bedplate itself prints (no wide
 // or combining ones).
 std::size_t display_width(std::string_view utf8);

@@ -56,5 +56,12 @@ TEST(Split, KeepsEmptyPieces) {
   EXPECT_THAT(words("  a\t b\n"), ElementsAre("a", "b"));
 }
 
+TEST(IsUtf8, TakesControlCharactersAndNoBrokenSequences) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8(std::string_view("a\0\x01\n\xC3\xA4\xF0\x9F\x98\x80", 10)));
+  for (const char* broken : {"\xFF", "\xC3", "\xC0\x80", "\xED\xA0\x80", "a\xE4"})
+    EXPECT_FALSE(is_utf8(broken)) << broken;
+}
+
 }  // namespace
 }  // namespace bedplate

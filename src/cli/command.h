@@ -10,6 +10,7 @@
 //   declare};
 //
 // and one line in CMakeLists.txt: bedplate_part(cli commands commands/report.cc kReport).
+// One of a family: bedplate_part(cli data_commands commands/data_pack.cc kDataPack).
 // An Error that leaves the function is printed, and becomes exit code 2, 3 or 4 by its code.
 #pragma once
 
@@ -43,14 +44,25 @@ struct Command {
   // What follows the first "--" is never parsed and reaches the function byte for byte.
   std::function<int(std::vector<std::string> job)> (*declare_with_job)(CLI::App& app) = nullptr;
 
+  // Instead of both, for a command that is a family: "bedplate data pack". Each of them is a
+  // Command of its own whose name begins with the family's: "data pack".
+  std::span<const Command* const> (*family)() = nullptr;
+
   std::string_view group = "More";  // heading in `bedplate --help`
+  // What follows "[options]" in the usage line, where the arguments do not say it: "SRC… DST".
+  std::string_view usage = {};
+
+  // "pack" of "data pack".
+  std::string_view last_name() const { return name.substr(name.rfind(' ') + 1); }
 };
 
 // Headings of `bedplate --help`.
 inline constexpr std::string_view kGroupRuns = "Find the wall of a job";
+inline constexpr std::string_view kGroupData = "Put data where it is read fast";
 inline constexpr std::string_view kGroupMachine = "Look at a machine";
 inline constexpr std::string_view kGroupSelf = "About bedplate";
 
 std::span<const Command* const> all_commands();
+std::span<const Command* const> all_data_commands();
 
 }  // namespace bedplate::cli

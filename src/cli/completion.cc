@@ -24,10 +24,11 @@ struct OptionFacts {
 };
 
 struct CommandFacts {
-  std::string name;
+  std::string name;  // the last word of it
   std::string what;
   bool with_job = false;
   std::vector<OptionFacts> options;
+  std::vector<CommandFacts> family;
 };
 
 Value value_of(const std::string& type) {
@@ -36,13 +37,13 @@ Value value_of(const std::string& type) {
   return Value::kOther;
 }
 
-std::vector<CommandFacts> all_facts() {
+std::vector<CommandFacts> facts_of(std::span<const Command* const> commands) {
   std::vector<CommandFacts> all;
-  for (const auto* command : all_commands()) {
-    CommandFacts facts{std::string(command->name),
-                       std::string(command->summary),
-                       command->declare_with_job != nullptr,
-                       {}};
+  for (const auto* command : commands) {
+    CommandFacts facts{.name = std::string(command->last_name()),
+                       .what = std::string(command->summary),
+                       .with_job = command->declare_with_job != nullptr};
+    if (command->family) facts.family = facts_of(command->family());
     const auto app = declared_options(*command);
     for (const auto* option : app->get_options()) {
       if (option->get_positional()) continue;
@@ -82,40 +83,57 @@ constexpr const char* kBashJob = R"(      for ((i = 2; i < COMP_CWORD; i++)); do
       done
 )";
 
-std::string bash(const std::vector<CommandFacts>& all) {
+std::string bash_case(const CommandFacts& command, int depth);
+
+// The names at word `depth`, and what comes behind each.
+std::string bash_words(const std::vector<CommandFacts>& commands, std::string_view options,
+                       int depth) {
   std::string text = fmt::format(
+      "  if ((COMP_CWORD == {0})); then\n"
+      "    mapfile -t COMPREPLY < <(compgen -W '{1} {2}' -- \"$cur\")\n"
+      "    return\n"
+      "  fi\n"
+      "  case ${{COMP_WORDS[{0}]}} in\n",
+      depth, names_of(commands), options);
+  for (const auto& command : commands) text += bash_case(command, depth);
+  return text + "  esac\n";
+}
+
+std::string bash_case(const CommandFacts& command, int depth) {
+  if (!command.family.empty()) {
+    return fmt::format("    {})\n{}      ;;\n", command.name,
+                       bash_words(command.family, "--help", depth + 1));
+  }
+  std::vector<std::string> options;
+  std::string values;
+  for (const auto& option : command.options) {
+    options.insert(options.end(), option.names.begin(), option.names.end());
+    if (option.value == Value::kNone) continue;
+    const auto how =
+        option.value == Value::kFolder ? "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); "
+        : option.value == Value::kFile ? "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "
+                                       : "";
+    values += fmt::format("        {}) {}return ;;\n", fmt::join(option.names, "|"), how);
+  }
+  if (command.with_job) options.emplace_back("--");
+  std::string text = fmt::format("    {})\n{}", command.name, command.with_job ? kBashJob : "");
+  if (!values.empty()) text += fmt::format("      case $prev in\n{}      esac\n", values);
+  // Anything that does not look like an option falls through to file names (-o default).
+  return text +
+         fmt::format(
+             "      [[ $cur == -* ]] && mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$cur\")\n"
+             "      ;;\n",
+             fmt::join(options, " "));
+}
+
+std::string bash(const std::vector<CommandFacts>& all) {
+  return fmt::format(
       "# bash completion for bedplate; made by `bedplate completion bash`.\n"
       "_bedplate() {{\n"
       "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} i\n"
       "  COMPREPLY=()\n"
-      "  if ((COMP_CWORD == 1)); then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- \"$cur\")\n"
-      "    return\n"
-      "  fi\n"
-      "  case ${{COMP_WORDS[1]}} in\n",
-      names_of(all));
-  for (const auto& command : all) {
-    std::vector<std::string> options;
-    std::string values;
-    for (const auto& option : command.options) {
-      options.insert(options.end(), option.names.begin(), option.names.end());
-      if (option.value == Value::kNone) continue;
-      const auto how =
-          option.value == Value::kFolder ? "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); "
-          : option.value == Value::kFile ? "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); "
-                                         : "";
-      values += fmt::format("        {}) {}return ;;\n", fmt::join(option.names, "|"), how);
-    }
-    if (command.with_job) options.emplace_back("--");
-    text += fmt::format("    {})\n{}", command.name, command.with_job ? kBashJob : "");
-    if (!values.empty()) text += fmt::format("      case $prev in\n{}      esac\n", values);
-    // Anything that does not look like an option falls through to file names (-o default).
-    text += fmt::format(
-        "      [[ $cur == -* ]] && mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$cur\")\n"
-        "      ;;\n",
-        fmt::join(options, " "));
-  }
-  return text + "  esac\n  return 0\n}\ncomplete -o default -F _bedplate bedplate\n";
+      "{}  return 0\n}}\ncomplete -o default -F _bedplate bedplate\n",
+      bash_words(all, "--help --version", 1));
 }
 
 // ---- zsh ----
@@ -134,18 +152,21 @@ std::string zsh_text(std::string_view text) {
   return quoted;
 }
 
-std::string zsh(const std::vector<CommandFacts>& all) {
-  std::string text =
-      "#compdef bedplate\n# zsh completion for bedplate; made by `bedplate completion zsh`.\n"
-      "_bedplate() {\n  local -a names=(\n";
-  for (const auto& command : all) {
+// Offers the names at the second word, or goes on with what comes behind the one that is there.
+std::string zsh_words(const std::vector<CommandFacts>& commands, std::string_view list) {
+  std::string text = fmt::format("  local -a {}=(\n", list);
+  for (const auto& command : commands)
     text += fmt::format("    '{}:{}'\n", command.name, zsh_text(command.what));
-  }
-  text +=
-      "  )\n  if ((CURRENT == 2)); then\n    _describe command names\n    return\n  fi\n"
-      "  local chosen=${words[2]}\n  shift words\n  ((CURRENT--))\n  case $chosen in\n";
-  for (const auto& command : all) {
-    text += fmt::format("    {})\n", command.name);
+  text += fmt::format(
+      "  )\n  if ((CURRENT == 2)); then\n    _describe command {}\n    return\n  fi\n"
+      "  case ${{words[2]}} in\n",
+      list);
+  for (const auto& command : commands) {
+    text += fmt::format("    {})\n      shift words\n      ((CURRENT--))\n", command.name);
+    if (!command.family.empty()) {
+      text += zsh_words(command.family, command.name + "_names") + "      ;;\n";
+      continue;
+    }
     if (command.with_job) {
       text +=
           "      local dashes=${words[(ie)--]}\n"
@@ -168,9 +189,15 @@ std::string zsh(const std::vector<CommandFacts>& all) {
     }
     text += "        '*:file:_files'\n      ;;\n";
   }
-  return text +
-         "  esac\n}\nif [[ $funcstack[1] == _bedplate ]]; then _bedplate; else compdef _bedplate "
-         "bedplate; fi\n";
+  return text + "  esac\n";
+}
+
+std::string zsh(const std::vector<CommandFacts>& all) {
+  return fmt::format(
+      "#compdef bedplate\n# zsh completion for bedplate; made by `bedplate completion zsh`.\n"
+      "_bedplate() {{\n{}}}\nif [[ $funcstack[1] == _bedplate ]]; then _bedplate; else compdef "
+      "_bedplate bedplate; fi\n",
+      zsh_words(all, "names"));
 }
 
 // ---- fish ----
@@ -193,55 +220,68 @@ constexpr const char* kFishJob = R"(function __bedplate_job
 end
 )";
 
+// `behind`: a condition that holds behind the names so far; `here`: one that holds where the next
+// name is to be written.
+std::string fish_command(const CommandFacts& command, const std::string& behind,
+                         const std::string& here) {
+  const std::string seen = fmt::format("{}__fish_seen_subcommand_from {}", behind, command.name);
+  std::string text = fmt::format("complete -c bedplate -n '{}' -f -a {} -d {}\n", here,
+                                 command.name, fish_text(command.what));
+  std::vector<std::string> names;
+  for (const auto& member : command.family) names.push_back(member.name);
+  for (const auto& member : command.family) {
+    text += fish_command(
+        member, seen + "; and ",
+        fmt::format("{}; and not __fish_seen_subcommand_from {}", seen, fmt::join(names, " ")));
+  }
+  if (!command.family.empty()) return text;
+  const auto condition = fmt::format(
+      "'{}{}'", seen, command.with_job ? "; and not contains -- -- (commandline -opc)" : "");
+  for (const auto& option : command.options) {
+    std::string line = fmt::format("complete -c bedplate -n {}", condition);
+    for (const auto& name : option.names) {
+      line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    }
+    switch (option.value) {
+      case Value::kNone:
+        break;
+      case Value::kFolder:
+        line += " -x -a '(__fish_complete_directories)'";
+        break;
+      case Value::kFile:
+        line += " -r -F";
+        break;
+      case Value::kOther:
+        line += " -x";
+        break;
+    }
+    text += fmt::format("{} -d {}\n", line, fish_text(option.what));
+  }
+  if (command.with_job) {
+    text += fmt::format(
+        "complete -c bedplate -n '{}; and contains -- -- (commandline -opc)' -x -a "
+        "'(__bedplate_job)'\n",
+        seen);
+  }
+  return text;
+}
+
 std::string fish(const std::vector<CommandFacts>& all) {
   std::string text = fmt::format(
       "# fish completion for bedplate; made by `bedplate completion fish`.\n{}"
       "complete -c bedplate -n __fish_use_subcommand -f -l help -d 'help'\n"
       "complete -c bedplate -n __fish_use_subcommand -f -l version -d 'version'\n",
       kFishJob);
-  for (const auto& command : all) {
-    text += fmt::format("complete -c bedplate -n __fish_use_subcommand -f -a {} -d {}\n",
-                        command.name, fish_text(command.what));
-    const auto condition =
-        fmt::format("'__fish_seen_subcommand_from {}{}'", command.name,
-                    command.with_job ? "; and not contains -- -- (commandline -opc)" : "");
-    for (const auto& option : command.options) {
-      std::string line = fmt::format("complete -c bedplate -n {}", condition);
-      for (const auto& name : option.names) {
-        line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      }
-      switch (option.value) {
-        case Value::kNone:
-          break;
-        case Value::kFolder:
-          line += " -x -a '(__fish_complete_directories)'";
-          break;
-        case Value::kFile:
-          line += " -r -F";
-          break;
-        case Value::kOther:
-          line += " -x";
-          break;
-      }
-      text += fmt::format("{} -d {}\n", line, fish_text(option.what));
-    }
-    if (command.with_job) {
-      text += fmt::format(
-          "complete -c bedplate -n '__fish_seen_subcommand_from {}; and contains -- -- "
-          "(commandline "
-          "-opc)' -x -a '(__bedplate_job)'\n",
-          command.name);
-    }
-  }
+  for (const auto& command : all) text += fish_command(command, "", "__fish_use_subcommand");
   return text;
 }
 
 }  // namespace
 
 std::string completion_script(const std::string& shell) {
-  if (shell == "bash") return bash(all_facts());
-  if (shell == "zsh") return zsh(all_facts());
-  if (shell == "fish") return fish(all_facts());
+  if (shell == "bash") return bash(facts_of(all_commands()));
+  if (shell == "zsh") return zsh(facts_of(all_commands()));
+  if (shell == "fish") return fish(facts_of(all_commands()));
   throw Error(Code::kInvalid, "no completion for {}: give bash, zsh or fish", to_utf8(shell));
 }
 

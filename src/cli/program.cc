@@ -28,15 +28,17 @@ std::string did_you_mean(std::string_view given, const std::vector<std::string>&
   return nearest.empty() ? std::string() : fmt::format("; did you mean {}?", nearest);
 }
 
-std::vector<std::string> command_names() {
+using Commands = std::span<const Command* const>;
+
+std::vector<std::string> names_of(Commands commands) {
   std::vector<std::string> names;
-  for (const auto* command : all_commands()) names.emplace_back(command->name);
+  for (const auto* command : commands) names.emplace_back(command->last_name());
   return names;
 }
 
-const Command* find_command(std::string_view name) {
-  for (const auto* command : all_commands()) {
-    if (command->name == name) return command;
+const Command* find_command(std::string_view name, Commands commands) {
+  for (const auto* command : commands) {
+    if (command->last_name() == name) return command;
   }
   return nullptr;
 }
@@ -111,13 +113,16 @@ std::string command_help(const Command& command, const CLI::App& app) {
   for (const auto* option : app.get_options()) {
     const auto how = how_to_write(*option);
     if (option->get_positional()) {
-      usage += option->get_required() ? " " + how : fmt::format(" [{}]", how);
-      if (option->get_expected_max() > 1) usage += "…";
+      if (command.usage.empty()) {
+        usage += option->get_required() ? " " + how : fmt::format(" [{}]", how);
+        if (option->get_expected_max() > 1) usage += "…";
+      }
       positionals.emplace_back(how, option->get_description());
     } else {
       options.emplace_back(how, option->get_description());
     }
   }
+  if (!command.usage.empty()) usage += fmt::format(" {}", command.usage);
   if (command.declare_with_job) usage += " -- COMMAND [ARGUMENT]…";
   std::string text =
       fmt::format("bedplate {}: {}\n\nUsage: {}\n", command.name, command.summary, usage);
@@ -125,6 +130,19 @@ std::string command_help(const Command& command, const CLI::App& app) {
   text += "\nOptions:\n" + table(options);
   if (!command.examples.empty()) text += "\nExamples:\n" + indented(command.examples);
   return text;
+}
+
+std::string family_help(const Command& command) {
+  std::vector<std::pair<std::string, std::string>> rows;
+  std::string examples;
+  for (const auto* member : command.family()) {
+    rows.emplace_back(member->last_name(), member->summary);
+    examples += fmt::format("{}\n", member->examples.substr(0, member->examples.find('\n')));
+  }
+  return fmt::format(
+      "bedplate {0}: {1}\n\nUsage: bedplate {0} COMMAND [options]\n\n{2}\nExamples:\n{3}\n"
+      "bedplate {0} COMMAND --help says more.\n",
+      command.name, command.summary, table(rows), indented(examples));
 }
 
 struct Declared {
@@ -138,7 +156,9 @@ Declared declare(const Command& command) {
                                             fmt::format("bedplate {}", command.name));
   declared.app->set_help_flag("-h,--help", "this text");
   declared.app->allow_extras();  // named by us, with the nearest known name
-  if (command.declare_with_job) {
+  if (command.family) {
+    declared.act = {};  // its members have options
+  } else if (command.declare_with_job) {
     declared.act = command.declare_with_job(*declared.app);
   } else {
     declared.act = [act = command.declare(*declared.app)](std::vector<std::string>) {
@@ -220,6 +240,41 @@ int exit_code_of(Code code) {
   }
 }
 
+int run_member(const Command& family, std::span<const char* const> rest) {
+  const std::string_view name = rest.empty() ? "" : rest.front();
+  if (name == "--help" || name == "-h" || (name == "help" && rest.size() == 1)) {
+    print(family_help(family));
+    return kExitFine;
+  }
+  const auto names = names_of(family.family());
+  if (name.empty()) {
+    return usage_error(
+        fmt::format("bedplate {} is followed by one of: {}", family.name, fmt::join(names, ", ")),
+        family.name);
+  }
+  if (name.starts_with("-")) {
+    return usage_error(
+        fmt::format("unknown option {}{}", to_utf8(name), did_you_mean(name, {"--help"})),
+        family.name);
+  }
+  const char* const help[] = {"--help"};
+  const bool asks = name == "help";
+  const std::string_view wanted = asks ? rest[1] : name;
+  const auto* member = find_command(wanted, family.family());
+  if (!member) {
+    const auto hint = did_you_mean(wanted, names);
+    return usage_error(
+        fmt::format("bedplate {} has no command {}{}", family.name, to_utf8(wanted),
+                    hint.empty() ? fmt::format("; there are {}", fmt::join(names, ", ")) : hint),
+        family.name);
+  }
+  return run_command(*member, asks ? std::span<const char* const>(help) : rest.subspan(1));
+}
+
+int run(const Command& command, std::span<const char* const> rest) {
+  return command.family ? run_member(command, rest) : run_command(command, rest);
+}
+
 int dispatch(std::span<const char* const> arguments) {
   const std::string_view first = arguments.size() > 1 ? arguments[1] : "";
   const bool lone_help = first == "help" && arguments.size() == 2;
@@ -233,12 +288,13 @@ int dispatch(std::span<const char* const> arguments) {
   }
   if (arguments.size() < 2) {
     say("no command was given");
-    return usage_error(fmt::format("commands: {}", fmt::join(command_names(), ", ")));
+    return usage_error(fmt::format("commands: {}", fmt::join(names_of(all_commands()), ", ")));
   }
   if (first == "help") {
-    if (const auto* command = find_command(arguments[2])) {
-      const char* const help[] = {"--help"};
-      return run_command(*command, help);
+    if (const auto* command = find_command(arguments[2], all_commands())) {
+      const bool of_member = command->family && arguments.size() > 3;
+      const char* const help[] = {of_member ? arguments[3] : "--help", "--help"};
+      return run(*command, std::span(help).first(of_member ? 2 : 1));
     }
   }
   const std::string_view name = first == "help" ? arguments[2] : first;
@@ -246,16 +302,16 @@ int dispatch(std::span<const char* const> arguments) {
     return usage_error(fmt::format("unknown option {}{}", to_utf8(name),
                                    did_you_mean(name, {"--help", "--version"})));
   }
-  const auto* command = find_command(name);
+  const auto* command = find_command(name, all_commands());
   if (!command) {
-    auto hint = did_you_mean(name, command_names());
+    auto hint = did_you_mean(name, names_of(all_commands()));
     if (hint.empty() && first != "help") {
       const std::vector<std::string> job(arguments.begin() + 1, arguments.end());
       hint = fmt::format("; a job is run by: bedplate run -- {}", to_utf8(shell_join(job)));
     }
     return usage_error(fmt::format("unknown command {}{}", to_utf8(name), hint));
   }
-  return run_command(*command, arguments.subspan(2));
+  return run(*command, arguments.subspan(2));
 }
 
 }  // namespace

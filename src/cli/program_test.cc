@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -21,13 +22,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The members of families too.
+std::vector<const Command*> every_command() {
+  std::vector<const Command*> all;
+  for (const auto* command : all_commands()) {
+    all.push_back(command);
+    if (!command->family) continue;
+    for (const auto* member : command->family()) {
+      EXPECT_TRUE(member->name.starts_with(fmt::format("{} ", command->name))) << member->name;
+      all.push_back(member);
+    }
+  }
+  return all;
+}
+
 TEST(Commands, AreCompleteAndUnlikeEachOther) {
   std::set<std::string_view> names;
-  for (const auto* command : all_commands()) {
+  for (const auto* command : every_command()) {
     EXPECT_TRUE(names.insert(command->name).second) << command->name;
     EXPECT_FALSE(command->summary.empty()) << command->name;
     EXPECT_FALSE(command->summary.ends_with(".")) << command->name;
-    EXPECT_NE(command->declare == nullptr, command->declare_with_job == nullptr) << command->name;
+    const int ways = (command->declare != nullptr) + (command->declare_with_job != nullptr) +
+                     (command->family != nullptr);
+    EXPECT_EQ(ways, 1) << command->name;
     for (const auto line : split(command->examples, '\n')) {
       if (!trim(line).empty()) {
         EXPECT_TRUE(trim(line).starts_with("bedplate ")) << line;
@@ -38,7 +55,7 @@ TEST(Commands, AreCompleteAndUnlikeEachOther) {
 }
 
 TEST(Commands, EachOptionSaysWhatItDoes) {
-  for (const auto* command : all_commands()) {
+  for (const auto* command : every_command()) {
     const auto app = declared_options(*command);
     for (const auto* option : app->get_options()) {
       EXPECT_FALSE(option->get_description().empty()) << command->name << " " << option->get_name();
@@ -54,8 +71,8 @@ TEST(Help, FitsOneHundredColumns) {
 TEST(Completion, KnowsEveryCommandAndOptionInEachShell) {
   for (const auto* shell : {"bash", "zsh", "fish"}) {
     const auto script = completion_script(shell);
-    for (const auto* command : all_commands()) {
-      EXPECT_THAT(script, ::testing::HasSubstr(std::string(command->name))) << shell;
+    for (const auto* command : every_command()) {
+      EXPECT_THAT(script, ::testing::HasSubstr(std::string(command->last_name()))) << shell;
       const auto app = declared_options(*command);
       for (const auto* option : app->get_options()) {
         for (const auto& name : option->get_lnames()) {

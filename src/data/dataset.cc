@@ -114,31 +114,62 @@ Dataset::Place Dataset::place(std::int64_t sample) const {
   return {shard, sample - shards_[shard].first};
 }
 
-Sample Dataset::get(std::int64_t sample, Deadline deadline) const {
+Piece piece_of(store::Store& store, const ShardIndex& index, std::int64_t sample) {
+  store::ObjectInfo scratch;
+  const store::ObjectInfo& object = index.object(sample, scratch);
+  const Extent extent = index.extent(sample);
+  return {.store = &store,
+          .key = object.key,
+          .version = object.version,
+          .offset = extent.offset,
+          .bytes = extent.bytes};
+}
+
+void unpack_checked(const ShardIndex& index, std::int64_t sample, std::span<const std::byte> raw,
+                    Sample& out) {
+  const Extent extent = index.extent(sample);
+  if (extent.crc && crc32c(raw) != *extent.crc)
+    throw Error(Code::kCorrupt, "the checksum of its {} bytes is wrong", extent.bytes);
+  index.unpack(sample, raw, out);
+}
+
+Piece Dataset::piece(std::int64_t sample) const {
   const Place at = place(sample);
   const Shard& shard = shards_[at.shard];
-  const ShardIndex& index = shard.index();
+  return piece_of(*shard.store, shard.index(), at.sample);
+}
+
+void Dataset::unpack(std::int64_t sample, std::span<const std::byte> raw, Sample& out) const {
+  const Place at = place(sample);
+  unpack_checked(shards_[at.shard].index(), at.sample, raw, out);
+}
+
+std::string Dataset::name_of(std::int64_t sample) const {
+  const Place at = place(sample);
+  const Shard& shard = shards_[at.shard];
   store::ObjectInfo scratch;
-  const store::ObjectInfo& object = index.object(at.sample, scratch);
-  const Extent extent = index.extent(at.sample);
+  return fmt::format("{} of {} in {}, from byte {} on", at.sample,
+                     to_utf8(shard.index().object(at.sample, scratch).key), shard.store->url(),
+                     shard.index().extent(at.sample).offset);
+}
+
+Sample Dataset::get(std::int64_t sample, Deadline deadline) const {
+  const Piece piece = this->piece(sample);
   // A deque's elements stay where they are when the deque is moved.
   std::deque<std::string> owned;
-  owned.emplace_back(static_cast<std::size_t>(extent.bytes), '\0');
+  owned.emplace_back(static_cast<std::size_t>(piece.bytes), '\0');
   const auto bytes = std::as_writable_bytes(std::span(owned.front()));
   try {
     store::read_exactly(
-        *shard.store,
-        {.key = object.key, .offset = extent.offset, .into = bytes, .version = object.version},
+        *piece.store,
+        {.key = piece.key, .offset = piece.offset, .into = bytes, .version = piece.version},
         deadline);
-    if (extent.crc && crc32c(bytes) != *extent.crc)
-      throw Error(Code::kCorrupt, "the checksum of its {} bytes is wrong", extent.bytes);
     Sample out;
-    index.unpack(at.sample, bytes, out);
+    unpack(sample, bytes, out);
     out.raw = std::move(owned);
     return out;
   } catch (const Error& error) {
-    throw Error(error.code(), "sample {} ({} of {} in {}, from byte {} on): {}", sample, at.sample,
-                to_utf8(object.key), shard.store->url(), extent.offset, error.what());
+    throw Error(error.code(), "sample {} ({}): {}", sample, name_of(sample), error.what());
   }
 }
 

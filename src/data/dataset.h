@@ -29,6 +29,7 @@
 #include "base/patient_mutex.h"
 #include "data/braces.h"
 #include "data/format.h"
+#include "data/piece_reader.h"
 #include "data/shard_index.h"
 #include "os/per_process.h"
 #include "store/cache/cache.h"
@@ -96,6 +97,13 @@ class Dataset {
   Sample get(std::int64_t sample,
              Deadline deadline = Deadline::after(store::kDefaultTimeout)) const;
 
+  // What get() is made of, for those who read many samples at once: what to read, …
+  Piece piece(std::int64_t sample) const;
+  // … the sample in those bytes, checked; views into `raw` …
+  void unpack(std::int64_t sample, std::span<const std::byte> raw, Sample& out) const;
+  // … and its place, for messages: "3 of 000.tar in s3://corpus, from byte 512 on".
+  std::string name_of(std::int64_t sample) const;
+
   // Of the names, sizes and numbers of samples: an order that was begun on other data is refused.
   std::uint64_t fingerprint() const { return fingerprint_; }
   // What a user should know although it is no error: a manifest that was passed over, and why.
@@ -121,5 +129,11 @@ class Dataset {
   std::shared_ptr<store::Cache> cache_;
   mutable os::PerProcess<Locks> locks_;
 };
+
+// What to read for a sample of one shard, and the sample in those bytes, checked. Errors name
+// nothing.
+Piece piece_of(store::Store& store, const ShardIndex& index, std::int64_t sample);
+void unpack_checked(const ShardIndex& index, std::int64_t sample, std::span<const std::byte> raw,
+                    Sample& out);
 
 }  // namespace bedplate::data

@@ -46,6 +46,8 @@ class PackedIndex : public ShardIndex {
     return schema_.fixed_place(field);
   }
 
+  const Schema* schema() const override { return &schema_; }
+
   std::int64_t memory_bytes() const override {
     return static_cast<std::int64_t>(places_.capacity() * sizeof places_[0] +
                                      entries_.capacity() * sizeof entries_[0]);

@@ -3,6 +3,8 @@
 //   for_each_of(shards.size(), 16, [&](std::size_t i) { shards[i] = open(names[i]); });
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -35,7 +37,12 @@ void for_each_of(std::size_t count, int threads, const Work& work) {
   };
   std::vector<std::jthread> others;
   const auto wanted = std::min<std::size_t>(count, static_cast<std::size_t>(std::max(1, threads)));
-  for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(run);
+  for (std::size_t i = 1; i < wanted; ++i) {
+    others.emplace_back([&run] {
+      ::pthread_setname_np(::pthread_self(), "bedplate-data");
+      run();
+    });
+  }
   run();
   others.clear();
   if (failure) std::rethrow_exception(failure);

@@ -71,6 +71,12 @@ bool is_variable(const Column& column) {
 
 std::string_view name(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].name; }
 
+std::optional<Dtype> dtype_of(std::string_view name) {
+  const auto known = std::ranges::find(kDtypes, name, &DtypeText::name);
+  if (known == kDtypes.end()) return std::nullopt;
+  return static_cast<Dtype>(known - kDtypes.begin());
+}
+
 std::size_t size_of(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].size; }
 
 Schema::Schema(std::vector<Column> columns) : columns_(std::move(columns)) {
@@ -101,11 +107,12 @@ Schema Schema::from_json(std::string_view text) {
     const auto document = nlohmann::json::parse(text);
     for (const auto& one : document.at("columns")) {
       Column column{.name = one.at("name").get<std::string>()};
-      const auto dtype = one.at("dtype").get<std::string>();
-      const auto known = std::ranges::find(kDtypes, dtype, &DtypeText::name);
-      if (known == kDtypes.end())
-        throw Error(Code::kCorrupt, "the schema has a dtype {} that is not known", to_utf8(dtype));
-      column.dtype = static_cast<Dtype>(known - kDtypes.begin());
+      const auto text_of_dtype = one.at("dtype").get<std::string>();
+      const auto dtype = dtype_of(text_of_dtype);
+      if (!dtype)
+        throw Error(Code::kCorrupt, "the schema has a dtype {} that is not known",
+                    to_utf8(text_of_dtype));
+      column.dtype = *dtype;
       if (one.contains("shape")) column.shape = one["shape"].get<std::vector<std::int64_t>>();
       columns.push_back(std::move(column));
     }

@@ -38,6 +38,7 @@ enum class Dtype : std::uint8_t {
   kUtf8,   // text, of any length
 };
 std::string_view name(Dtype dtype);
+std::optional<Dtype> dtype_of(std::string_view name);
 std::size_t size_of(Dtype dtype);  // bytes of one element; 1 for bytes and text
 
 struct Column {

@@ -72,6 +72,8 @@ class ShardIndex {
   virtual void unpack(std::int64_t sample, std::span<const std::byte> raw, Sample& out) const = 0;
   // Where `field` lies when it is at the same place in all samples: it can be copied unparsed.
   virtual std::optional<FixedPlace> fixed_place(std::string_view /*field*/) const { return {}; }
+  // What every sample is made of, where the format says so; nullptr where samples may differ.
+  virtual const Schema* schema() const { return nullptr; }
   virtual std::int64_t memory_bytes() const = 0;
 
  protected:

@@ -1,7 +1,9 @@
 #include "os/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -86,10 +88,29 @@ std::uint64_t random_bits() {
 
 DurableFile::DurableFile(std::filesystem::path path)
     : path_(std::move(path)),
-      folder_(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".")),
-      temporary_((folder_ / temporary_name()).string()),
-      fd_(::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) {
-  if (!fd_) throw errno_error(errno, what());
+      folder_(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".")) {
+  make_temporary();
+}
+
+// The lock says that its writer lives. Between open() and flock() somebody who removes what is
+// abandoned may take it away: then another one is made.
+void DurableFile::make_temporary() {
+  constexpr int kAttempts = 16;
+  for (int i = 0; i < kAttempts; ++i) {
+    const std::string name = (folder_ / temporary_name()).string();
+    fd_ = UniqueFd(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (!fd_) throw errno_error(errno, what());
+    temporary_ = name;
+    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
+      struct stat status {};
+      if (::fstat(fd_.get(), &status) == 0 && status.st_nlink > 0) return;
+    } else if (errno != EWOULDBLOCK) {
+      return;  // a file system without locks
+    }
+    ::unlink(name.c_str());
+    temporary_.clear();
+  }
+  throw Error(Code::kIo, "{}: its temporary was removed by others {} times", what(), kAttempts);
 }
 
 DurableFile::~DurableFile() {
@@ -117,6 +138,21 @@ void DurableFile::put_in_place(IfExists if_exists) {
 
 bool DurableFile::is_temporary(std::string_view file_name) {
   return file_name.starts_with(kTemporary);
+}
+
+std::int64_t DurableFile::remove_abandoned(const std::filesystem::path& folder) {
+  std::int64_t removed = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    if (!is_temporary(at->path().filename().string())) continue;
+    const UniqueFd fd(::open(at->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (::unlink(at->path().c_str()) == 0) ++removed;
+  }
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw errno_error(error.value(), fmt::format("cannot look into folder {}", folder.string()));
+  return removed;
 }
 
 std::string DurableFile::what() const { return fmt::format("cannot write {}", path_.string()); }

@@ -25,7 +25,8 @@ namespace bedplate::os {
 //   file.commit(DurableFile::IfExists::kRefuse);   // Error{kExists} when another one is there
 //
 // Its temporary ".bedplate-tmp-…" is removed by the destructor unless commit() was called; kill -9
-// leaves it behind, under a name that no file of a user has. One thread.
+// leaves it behind, under a name that no file of a user has, and unlocked: what is being written is
+// locked (flock). One thread.
 class DurableFile {
  public:
   enum class IfExists { kReplace, kRefuse };
@@ -40,9 +41,14 @@ class DurableFile {
   void commit(IfExists if_exists = IfExists::kReplace);
 
   static bool is_temporary(std::string_view file_name);
+  // Removes the temporaries in `folder` whose writers are no more and gives their number; those of
+  // living writers stay. On file systems without locks nothing is removed. A folder that is not
+  // there has none.
+  static std::int64_t remove_abandoned(const std::filesystem::path& folder);
 
  private:
   std::string what() const;
+  void make_temporary();
   void put_in_place(IfExists if_exists);
 
   std::filesystem::path path_;

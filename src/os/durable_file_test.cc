@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "base/error.h"
 #include "os/host_root.h"
@@ -146,6 +148,29 @@ TEST(WriteOutput, PiecesAppearTogetherOrNotAtAll) {
   EXPECT_THROW(write_output(path, fails), Error);
   EXPECT_EQ(HostRoot(folder.path()).read("/trace.json"), "one two");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(DurableFile, WhatAKilledWriterLeftIsRemovedAndWhatALivingOneHoldsIsNot) {
+  const TestFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    DurableFile file(folder.path() / "killed");
+    file.write("half");
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  DurableFile living(folder.path() / "living");
+  living.write("whole");
+  EXPECT_EQ(DurableFile::remove_abandoned(folder.path()), 1);
+  living.commit();
+  EXPECT_EQ(DurableFile::remove_abandoned(folder.path()), 0);
+  EXPECT_EQ(DurableFile::remove_abandoned(folder.path() / "nowhere"), 0);
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    names.insert(entry.path().filename().string());
+  EXPECT_EQ(names, std::set<std::string>{"living"});
 }
 
 }  // namespace

@@ -49,6 +49,9 @@ class FaultStore : public Store {
   }
   std::unique_ptr<ObjectWriter> create(std::string_view key, IfExists if_exists,
                                        Nanos timeout) override;
+  std::int64_t remove_abandoned(std::string_view folder, Deadline deadline) override {
+    return inner_->remove_abandoned(folder, deadline);
+  }
   void remove(std::string_view key, Deadline deadline) override { inner_->remove(key, deadline); }
 
  private:

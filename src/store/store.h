@@ -87,6 +87,13 @@ class Store {
 
   // Removing what is not there is no error.
   virtual void remove(std::string_view key, Deadline deadline) = 0;
+
+  // Removes what writers that were killed left beside the objects of a folder, under names that
+  // list() does not show, and gives its number; what a living writer holds stays. `folder`: empty,
+  // or ends in a slash.
+  virtual std::int64_t remove_abandoned(std::string_view /*folder*/, Deadline /*deadline*/) {
+    return 0;
+  }
 };
 
 constexpr Nanos kDefaultTimeout = 60 * kSecond;

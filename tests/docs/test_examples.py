@@ -1,4 +1,4 @@
-"""Every example of every `--help` runs: in a folder with a train.py and two run folders, `before` and `after`."""
+"""Every example of every `--help` runs: in a folder with a train.py, two run folders, `before` and `after`, and samples to pack."""
 import os
 import pathlib
 import re
@@ -34,9 +34,15 @@ def examples():
     found = []
     names = re.findall(r"^  ([a-z]+)  ", help_text().split("Examples:")[0], re.M)
     assert "run" in names and len(names) >= 6, names
-    for name in names:
+    commands = [(name,) for name in names]
+    for name in names:  # a family's commands
         text = help_text(name)
-        assert "Examples:" in text, f"bedplate {name} --help gives no example"
+        if f"Usage: bedplate {name} COMMAND" in text:
+            commands += [(name, member) for member in re.findall(r"^  ([a-z]+)  ", text.split("Examples:")[0], re.M)]
+    assert ("data", "pack") in commands, commands
+    for command in commands:
+        text = help_text(*command)
+        assert "Examples:" in text, f"bedplate {' '.join(command)} --help gives no example"
         lines = text.split("Examples:\n")[1].splitlines()
         found += [line.strip() for line in lines if line.startswith("  bedplate")]
     return found
@@ -47,10 +53,18 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     (folder / "train.py").write_text(TRAIN)
     (folder / ".config").mkdir()
+    (folder / "pictures").mkdir()
+    for i in range(5):
+        (folder / "pictures" / f"{i}.jpg").write_bytes(bytes(range(i, 200 + i)))
+        (folder / "pictures" / f"{i}.cls").write_text(str(i))
+    (folder / "corpus.jsonl").write_text('{"text": "one", "label": 1}\n{"text": "two", "label": 2}\n')
+    (folder / "tokens.bin").write_bytes(bytes(2 * 2048 * 3))
     environment = dict(os.environ, HOME=str(folder), PATH=f"{BEDPLATE.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
     for run in ("before", "after"):
         subprocess.run(["bedplate", "run", "--out", run, "--", "python", "train.py"], cwd=folder, env=environment,
                        capture_output=True, timeout=120, check=True)
+    for pack in ("pictures/ packed", "pictures/ tars --format webdataset --shuffle 7"):
+        subprocess.run(["bedplate", "data", "pack", *pack.split()], cwd=folder, env=environment, timeout=60, check=True)
     return folder, environment
 
 

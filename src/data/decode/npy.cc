@@ -1,9 +1,11 @@
 #include "data/decode/npy.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,6 +21,11 @@ constexpr std::size_t kMostDimensions = 64;  // NumPy's
 [[noreturn]] void corrupt(std::string_view what) {
   throw Error(Code::kCorrupt, "a damaged .npy file: {}", what);
 }
+
+constexpr std::pair<std::string_view, Dtype> kDtypes[] = {
+    {"b1", Dtype::kBool}, {"i1", Dtype::kI8},  {"u1", Dtype::kU8},  {"i2", Dtype::kI16},
+    {"u2", Dtype::kU16},  {"i4", Dtype::kI32}, {"u4", Dtype::kU32}, {"i8", Dtype::kI64},
+    {"u8", Dtype::kU64},  {"f2", Dtype::kF16}, {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
 
 // Reads the dictionary {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class Head {
@@ -112,10 +119,6 @@ class Head {
       throw Error(Code::kUnsupported,
                   "a .npy file of a structured dtype is not read: save each field as an array");
     const std::string_view descr = quoted();
-    static constexpr std::pair<std::string_view, Dtype> kDtypes[] = {
-        {"b1", Dtype::kBool}, {"i1", Dtype::kI8},  {"u1", Dtype::kU8},  {"i2", Dtype::kI16},
-        {"u2", Dtype::kU16},  {"i4", Dtype::kI32}, {"u4", Dtype::kU32}, {"i8", Dtype::kI64},
-        {"u8", Dtype::kU64},  {"f2", Dtype::kF16}, {"f4", Dtype::kF32}, {"f8", Dtype::kF64}};
     const char order = descr.empty() ? '\0' : descr.front();
     const std::string_view type = descr.substr(std::min<std::size_t>(1, descr.size()));
     for (const auto& [name, dtype] : kDtypes) {
@@ -154,8 +157,9 @@ std::size_t little_endian(std::string_view bytes) {
 
 }  // namespace
 
-NpyArray parse_npy(std::span<const std::byte> file) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+NpyHead parse_npy_head(std::span<const std::byte> begin_of_file) {
+  const std::string_view text(reinterpret_cast<const char*>(begin_of_file.data()),
+                              begin_of_file.size());
   if (!text.starts_with(kMagic))
     throw Error(Code::kCorrupt, "no .npy file: {}",
                 kMagic.starts_with(text) ? "it is cut off" : "it begins otherwise");
@@ -180,19 +184,47 @@ NpyArray parse_npy(std::span<const std::byte> file) {
     if (!empty && n > kMost / bytes) corrupt("its shape is larger than any memory");
     bytes = empty ? 0 : bytes * n;
   }
-  const std::span<const std::byte> data = file.subspan(begin + head_bytes);
-  if (data.size() < bytes)
-    corrupt(fmt::format("it is cut off: of {} bytes of numbers {} are missing", bytes,
-                        bytes - data.size()));
-  if (data.size() > bytes)
-    corrupt(fmt::format("{} bytes lie behind its array", data.size() - bytes));
   // One element or one long dimension is the same in both orders.
   const auto long_dimensions =
       std::ranges::count_if(head.shape(), [](std::int64_t n) { return n > 1; });
   if (head.fortran() && long_dimensions > 1 && !empty)
     throw Error(Code::kUnsupported,
                 "a .npy file in Fortran order is not read: save np.ascontiguousarray(a)");
-  return {.dtype = head.dtype(), .shape = head.shape(), .bytes = data};
+  return {.dtype = head.dtype(),
+          .shape = head.shape(),
+          .head_bytes = static_cast<std::int64_t>(begin + head_bytes),
+          .data_bytes = static_cast<std::int64_t>(bytes)};
+}
+
+NpyArray parse_npy(std::span<const std::byte> file) {
+  NpyHead head = parse_npy_head(file);
+  const auto bytes = static_cast<std::size_t>(head.data_bytes);
+  const std::span<const std::byte> data = file.subspan(static_cast<std::size_t>(head.head_bytes));
+  if (data.size() < bytes)
+    corrupt(fmt::format("it is cut off: of {} bytes of numbers {} are missing", bytes,
+                        bytes - data.size()));
+  if (data.size() > bytes)
+    corrupt(fmt::format("{} bytes lie behind its array", data.size() - bytes));
+  return {.dtype = head.dtype, .shape = std::move(head.shape), .bytes = data};
+}
+
+std::optional<std::string> make_npy_head(Dtype dtype, std::span<const std::int64_t> shape) {
+  const auto known = std::ranges::find(kDtypes, dtype, &std::pair<std::string_view, Dtype>::second);
+  if (known == std::end(kDtypes)) return std::nullopt;
+  std::string dictionary =
+      fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  size_of(dtype) == 1 ? '|' : '<', known->first, fmt::join(shape, ", "),
+                  shape.size() == 1 ? "," : "");
+  constexpr std::size_t kAlign = 64;
+  constexpr std::size_t kBefore = 10;  // magic, version and length
+  const std::size_t whole = (kBefore + dictionary.size() + kAlign) / kAlign * kAlign;
+  dictionary.resize(whole - kBefore - 1, ' ');
+  dictionary += '\n';
+  std::string out(kMagic);
+  out += "\x01\0"sv;
+  out += static_cast<char>(dictionary.size() & 0xFF);
+  out += static_cast<char>(dictionary.size() >> 8);
+  return out + dictionary;
 }
 
 }  // namespace bedplate::data

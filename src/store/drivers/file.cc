@@ -81,6 +81,11 @@ class FileStore : public Store {
     return std::make_unique<FileWriter>(std::string(key), path, if_exists);
   }
 
+  std::int64_t remove_abandoned(std::string_view folder, Deadline) override {
+    if (folder.empty()) return os::DurableFile::remove_abandoned(folder_);
+    return os::DurableFile::remove_abandoned(path_of(folder.substr(0, folder.size() - 1)));
+  }
+
   void remove(std::string_view key, Deadline) override {
     const std::string path = path_of(key);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR)

@@ -1,0 +1,303 @@
+#include "data/pack_source.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/manifest.h"
+#include "data/pack_record.h"
+#include "data/permutation.h"
+#include "data/tar_index.h"
+
+namespace bedplate::data {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::array<std::string_view, 3> suffixes;  // of its files; empty: any
+};
+constexpr std::array<Kind, 6> kKinds = {{{"shards", {}},
+                                         {"jsonl", {".jsonl", ".ndjson", ".json"}},
+                                         {"text", {".txt", ".text", ".md"}},
+                                         {"npy", {".npy"}},
+                                         {"tokens", {".bin", ".tokens", ".tok"}},
+                                         {"files", {}}}};
+
+bool has_suffix(std::string_view name, const Kind& kind) {
+  return std::ranges::any_of(kind.suffixes, [&](std::string_view suffix) {
+    return !suffix.empty() && name.ends_with(suffix);
+  });
+}
+
+const Kind& kind_of_name(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kKinds) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  const std::string_view nearest = nearest_name(name, names);
+  throw Error(Code::kInvalid, "nothing can be packed from '{}'{}; there are {}", to_utf8(name),
+              nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest),
+              fmt::join(names, ", "));
+}
+
+// What lies beside shards and may be made anew at any time.
+bool is_sidecar(std::string_view name) {
+  const std::string_view last = name.substr(name.rfind('/') + 1);
+  return name.ends_with(kTarSidecarSuffix) || last == kPackRecordName || last == kManifestName;
+}
+
+// Files of a format whose shards are known by another one: MDS by index.json, Megatron by .idx.
+bool belongs_to_shard(std::string_view name) {
+  return name.find(".mds") != std::string_view::npos || name.ends_with(".bin");
+}
+
+// ".DS_Store", ".git/config".
+bool is_hidden(std::string_view name) {
+  return name.starts_with('.') || name.find("/.") != std::string_view::npos;
+}
+
+std::uint64_t hash_of(std::string_view text) {
+  return crc32c(text) | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
+}
+
+class Listing {
+ public:
+  Listing(const SourceOptions& options, const Watch& watch)
+      : options_(options), progress_(watch, "looking at the source", "files") {}
+
+  void add(const std::string& pattern) {
+    for (const std::string& url : expand_braces(pattern)) add_url(url);
+  }
+
+  SourceListing take() {
+    if (out_.objects.empty()) throw nothing_there();
+    const Kind& kind = options_.kind.empty() ? told_kind() : kind_of_name(options_.kind);
+    out_.kind = kind.name;
+    choose(kind);
+    if (out_.objects.empty()) throw nothing_there();
+    out_.fingerprint = key_of({out_.objects.size()});
+    for (const SourceObject& one : out_.objects) {
+      out_.bytes += one.object.size;
+      out_.fingerprint =
+          key_of({out_.fingerprint, hash_of(one.name), static_cast<std::uint64_t>(one.object.size),
+                  hash_of(one.object.version)});
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_url(const std::string& url) {
+    auto place = store::locate(url, options_.store);
+    auto [at, fresh] = stores_.try_emplace(place.store->url(), place.store);
+    if (fresh && options_.wrap) at->second = options_.wrap(place.store);
+    place.store = at->second;
+    urls_.push_back(to_utf8(url));
+    const Deadline deadline = Deadline::after(options_.timeout);
+    const bool folder = place.key.empty() || place.key.ends_with('/');
+    if (!folder) {
+      if (auto info = place.store->find(place.key, deadline)) {
+        const std::size_t name = place.key.rfind('/') + 1;
+        out_.objects.push_back({place.store, *info, place.key.substr(name)});
+        out_.shard_urls.push_back(escaped(url));
+        return;
+      }
+    }
+    const std::string prefix = folder ? place.key : place.key + "/";
+    const std::size_t before = out_.objects.size();
+    place.store->list(
+        prefix,
+        [&](const store::ObjectInfo& info) {
+          progress_.add(1, info.size);
+          std::string name = info.key.substr(prefix.size());
+          if (is_hidden(name)) {
+            ++hidden_;
+          } else {
+            out_.objects.push_back({place.store, info, std::move(name)});
+          }
+        },
+        deadline);
+    if (out_.objects.size() == before && hidden_ == 0) {
+      throw Error(Code::kNotFound, "{} is not there, or an empty folder: nothing to pack",
+                  to_utf8(url));
+    }
+    out_.folders.push_back(fmt::format("{}/{}", place.store->url(), prefix));
+    out_.shard_urls.push_back(escaped(url.ends_with('/') ? url : url + "/"));
+  }
+
+  // Braces were expanded already: those that are left are of names.
+  static std::string escaped(const std::string& url) {
+    std::string out;
+    for (const char c : url) {
+      if (c == '{' || c == '}') out += '\\';
+      out += c;
+    }
+    return out;
+  }
+
+  Error nothing_there() const {
+    std::string why;
+    if (hidden_ > 0) why += fmt::format("; {} hidden files are passed over", hidden_);
+    for (const Kind& kind : kKinds) {
+      if (kind.name == out_.kind && !kind.suffixes.front().empty())
+        why += fmt::format("; of a folder, files that end in {} are taken",
+                           fmt::join(kind.suffixes, ", "));
+    }
+    return {Code::kNotFound, "nothing to pack{} in {}{}",
+            out_.kind.empty() ? "" : " as " + out_.kind, fmt::join(urls_, ", "), why};
+  }
+
+  const Kind& told_kind() const {
+    if (options_.tokens) return kind_of_name("tokens");
+    if (options_.unit == SourceOptions::Unit::kLine) return kind_of_name("text");
+    const auto all = [&](auto is) { return std::ranges::all_of(out_.objects, is); };
+    const auto is_shard = [](const SourceObject& one) {
+      return format_of_shard(one.name) != nullptr;
+    };
+    if (std::ranges::any_of(out_.objects, is_shard)) {
+      if (all([&](const SourceObject& one) {
+            return is_shard(one) || is_sidecar(one.name) || belongs_to_shard(one.name);
+          }))
+        return kind_of_name("shards");
+      throw Error(Code::kInvalid,
+                  "{} hold shards beside other files: say which with --from shards or --from files",
+                  fmt::join(urls_, ", "));
+    }
+    for (const std::string_view name : {"jsonl", "npy"}) {
+      const Kind& kind = kind_of_name(name);
+      // A folder of .json files is one of loose files; only lines are certain.
+      if (all([&](const SourceObject& one) {
+            return has_suffix(one.name, kind) && !one.name.ends_with(".json");
+          }))
+        return kind;
+    }
+    const bool lone = out_.folders.empty();
+    if (lone && all([](const SourceObject& one) { return one.name.ends_with(".txt"); }))
+      return kind_of_name("text");
+    if (lone && all([](const SourceObject& one) { return one.name.ends_with(".bin"); })) {
+      throw Error(Code::kInvalid,
+                  "{}: a .bin does not say what it holds; give --tokens DTYPE --length N, or "
+                  "--from files",
+                  fmt::join(urls_, ", "));
+    }
+    return kind_of_name("files");
+  }
+
+  // Of a folder, the files that can be of this kind; what was named itself is taken as it is.
+  void choose(const Kind& kind) {
+    std::int64_t others = 0;
+    if (kind.name == "shards") {
+      std::erase_if(out_.objects, [](const SourceObject& one) { return is_sidecar(one.name); });
+    } else if (!out_.folders.empty() && !kind.suffixes.front().empty()) {
+      others = static_cast<std::int64_t>(std::erase_if(
+          out_.objects, [&](const SourceObject& one) { return !has_suffix(one.name, kind); }));
+    }
+    if (hidden_ > 0) out_.notes.push_back(fmt::format("{} hidden files are passed over", hidden_));
+    if (others > 0) {
+      out_.notes.push_back(
+          fmt::format("{} files are passed over: they are not of kind {}", others, kind.name));
+    }
+  }
+
+  const SourceOptions& options_;
+  Progress progress_;
+  std::map<std::string, std::shared_ptr<store::Store>> stores_;
+  std::vector<std::string> urls_;
+  std::int64_t hidden_ = 0;
+  SourceListing out_;
+};
+
+Error bad_schema(std::string_view text, std::string_view why) {
+  return {Code::kInvalid, "'{}' is no schema: {}; it is written name:dtype[shape],…, as in {}",
+          to_utf8(text), why, "tokens:u16[2048],text:utf8"};
+}
+
+// "u16[2048,3]" → dtype and shape.
+Column parse_column(std::string_view whole, std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) throw bad_schema(whole, "a column has no dtype");
+  Column column{.name = std::string(trim(text.substr(0, colon)))};
+  std::string_view type = trim(text.substr(colon + 1));
+  if (const std::size_t open = type.find('['); open != std::string_view::npos) {
+    if (!type.ends_with(']')) throw bad_schema(whole, "a [ has no ]");
+    for (const std::string_view one : split(type.substr(open + 1, type.size() - open - 2), ',')) {
+      const auto number = to_int(trim(one));
+      if (!number) throw bad_schema(whole, fmt::format("'{}' is no number", to_utf8(one)));
+      column.shape.push_back(*number);
+    }
+    type = trim(type.substr(0, open));
+  }
+  const auto dtype = dtype_of(type);
+  if (!dtype) throw bad_schema(whole, fmt::format("there is no dtype '{}'", to_utf8(type)));
+  column.dtype = *dtype;
+  return column;
+}
+
+}  // namespace
+
+SourceListing list_source(std::span<const std::string> urls, const SourceOptions& options,
+                          const Watch& watch) {
+  if (urls.empty()) throw Error(Code::kInvalid, "nothing was named that is to be packed");
+  if (!options.kind.empty()) kind_of_name(options.kind);
+  const bool tokens = options.kind == "tokens" || options.tokens;
+  if (tokens && (!options.tokens || options.length <= 0)) {
+    throw Error(Code::kInvalid,
+                "files of tokens need --tokens DTYPE (what they hold: u16, u32, …) and --length N "
+                "(tokens of one sample)");
+  }
+  Listing listing(options, watch);
+  for (const std::string& url : urls) listing.add(url);
+  return listing.take();
+}
+
+std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target target,
+                                        const SourceOptions& options, const Watch& watch) {
+  if (options.schema && listing.kind != "jsonl" && listing.kind != "shards")
+    throw Error(Code::kInvalid, "a schema is for JSON lines and for shards, not for {}",
+                listing.kind);
+  if (options.schema && target == Target::kWebDataset)
+    throw Error(Code::kInvalid, "a schema is for packed shards: a tar's members have no types");
+  if (listing.kind != "tokens" && (options.tokens || options.length > 0))
+    throw Error(Code::kInvalid, "--tokens and --length are for files of tokens, not for {}",
+                listing.kind);
+  if (listing.kind == "shards") return open_shards_source(listing, target, options);
+  if (listing.kind == "npy" || listing.kind == "tokens")
+    return open_arrays_source(listing, options);
+  const bool lines = listing.kind == "jsonl" ||
+                     (listing.kind == "text" && options.unit != SourceOptions::Unit::kFile);
+  if (lines) return open_lines_source(listing, target, options, watch);
+  return open_files_source(listing, target, options);
+}
+
+std::optional<Column> key_column(SourceOptions::Keys keys) {
+  if (keys == SourceOptions::Keys::kNone) return std::nullopt;
+  return Column{.name = std::string(kKeyColumn),
+                .dtype = keys == SourceOptions::Keys::kText ? Dtype::kUtf8 : Dtype::kBytes};
+}
+
+Schema parse_schema(std::string_view text) {
+  text = trim(text);
+  if (text.starts_with('{')) {
+    try {
+      return Schema::from_json(text);
+    } catch (const Error& error) {
+      throw Error(Code::kInvalid, "{}", error.what());
+    }
+  }
+  std::vector<Column> columns;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '[') ++depth;
+    if (i < text.size() && text[i] == ']') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    columns.push_back(parse_column(text, text.substr(begin, i - begin)));
+    begin = i + 1;
+  }
+  return Schema(std::move(columns));
+}
+
+}  // namespace bedplate::data
