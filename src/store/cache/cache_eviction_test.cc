@@ -53,6 +53,49 @@ TEST_F(CacheTest, ACyclicScanOverTwiceTheCacheHitsWhenTheOrderIsKnown) {
   }
 }
 
+// Objects 0, 1, … that are read one after the other, epoch after epoch.
+class CyclicObjects : public NextUse {
+ public:
+  explicit CyclicObjects(std::int64_t objects) : objects_(objects) {}
+  std::uint64_t order() const override { return 18; }
+  std::int64_t position() const override { return position_; }
+  std::optional<std::int64_t> next_use(std::string_view, std::string_view key, std::int64_t,
+                                       std::int64_t) const override {
+    const std::int64_t next = position_ / objects_ * objects_ + std::stoll(std::string(key));
+    return next > position_ ? next : next + objects_;
+  }
+  void at(std::int64_t position) { position_ = position; }
+
+ private:
+  std::int64_t objects_;
+  std::atomic<std::int64_t> position_{0};
+};
+
+// So many that they are not looked at for each choice, and small: slots are short before bytes are.
+TEST_F(CacheTest, AmongThousandsOfBlocksTheChoiceIsNearlyAsGood) {
+  constexpr std::int64_t kObjects = 10'000;
+  std::vector<std::string> versions;
+  for (std::int64_t i = 0; i < kObjects; ++i)
+    versions.push_back(put(*inner_, std::to_string(i), fmt::format("object {}", i)).version);
+  const auto cache = Cache::open(options(kObjects / 2 * kBlock / 8));
+  const auto store = cache->over(origin());
+  const auto order = std::make_shared<CyclicObjects>(kObjects);
+  cache->follow(order);
+  for (std::int64_t i = 0; i < 2 * kObjects; ++i) {
+    if (i == kObjects) shared_->reads = 0;
+    order->at(i);
+    const std::int64_t at = i % kObjects;
+    const std::string bytes = fmt::format("object {}", at);
+    ASSERT_EQ(
+        part(*store, std::to_string(at), 0, bytes.size(), versions[static_cast<std::size_t>(at)]),
+        bytes);
+  }
+  const double hits = 1 - static_cast<double>(shared_->reads) / kObjects;
+  EXPECT_GE(hits, 0.4);
+  EXPECT_EQ(cache->counters().pass_throughs, 0);
+  RecordProperty("hits", fmt::format("{:.3f}", hits));
+}
+
 TEST_F(CacheTest, ASlowAndAFastReaderOfOneOrderBothReadTheRightBytes) {
   constexpr std::int64_t kBlocks = 64;
   const std::string bytes = pattern(kBlocks * kBlock);

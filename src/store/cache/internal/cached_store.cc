@@ -168,26 +168,16 @@ void ReadCall::cut(std::size_t index, const CachedObject& object) {
 
 void ReadCall::resolve() {
   objects_.resize(reads_.size());
-  for (std::size_t i = 0; i < reads_.size(); ++i) {
-    Read& read = reads_[i];
-    read.error.reset();
-    if (files_.empty() || !files_.back()->fits(block_bytes())) {
-      past_[i] = true;
-      continue;
-    }
-    try {
-      objects_[i] = object_of(read);
-      check_read(read, objects_[i].size, objects_[i].version, origin_);
-      const bool nameable =
-          !objects_[i].version.empty() && objects_[i].size / block_bytes() < UINT32_MAX;
-      if (nameable)
-        cut(i, objects_[i]);
-      else
-        past_[i] = true;
-    } catch (const Error& error) {
-      read.error = error;
-    }
-  }
+  const bool usable = !files_.empty() && files_.back()->fits(block_bytes());
+  begin_reads(reads_, [&](Read& read) {
+    const auto i = static_cast<std::size_t>(&read - reads_.data());
+    past_[i] = !usable;
+    if (!usable) return;
+    objects_[i] = object_of(read);
+    check_read(read, objects_[i].size, objects_[i].version, origin_);
+    past_[i] = objects_[i].version.empty() || objects_[i].size / block_bytes() >= UINT32_MAX;
+    if (!past_[i]) cut(i, objects_[i]);
+  });
   pending_.reserve(pieces_.size());
   for (Piece& piece : pieces_) pending_.push_back(&piece);
 }
@@ -452,6 +442,10 @@ class CachedStore : public Store {
   void remove(std::string_view key, Deadline deadline) override {
     known_.get().objects.forget(std::string(key));
     origin_->remove(key, deadline);
+  }
+
+  std::int64_t remove_abandoned(std::string_view folder, Deadline deadline) override {
+    return origin_->remove_abandoned(folder, deadline);
   }
 
  private:
