@@ -64,5 +64,6 @@ inline constexpr std::string_view kGroupSelf = "About bedplate";
 
 std::span<const Command* const> all_commands();
 std::span<const Command* const> all_data_commands();
+std::span<const Command* const> all_cache_commands();
 
 }  // namespace bedplate::cli

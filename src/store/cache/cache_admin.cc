@@ -1,6 +1,7 @@
 #include "store/cache/cache_admin.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -246,7 +247,7 @@ CacheCheck verify_cache(const std::filesystem::path& folder, Repair repair,
   cache::LocalState local;
   std::vector<std::byte> block;
   for_each_block(*file, [&](std::uint64_t slot, const Entry& entry) {
-    check.stopped = check.stopped || (watch.stop != nullptr && watch.stop->load());
+    check.stopped = check.stopped || watch.stopped();
     if (check.stopped) return;
     const std::string wrong = what_is_wrong(*file, slot, entry, block);
     const auto now = file->get<Entry>(file->entry_at(slot));
@@ -303,7 +304,7 @@ CacheWarm warm_cache(Cache& cache, std::span<const std::string> urls, const Warm
   std::set<std::string> failed;
   const auto work = [&] {
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
-      if (watch.stop != nullptr && watch.stop->load()) return;
+      if (watch.stopped()) return;
       const Piece& piece = pieces[i];
       std::vector<std::byte> first(
           static_cast<std::size_t>((piece.to - piece.from + block - 1) / block));
@@ -327,7 +328,7 @@ CacheWarm warm_cache(Cache& cache, std::span<const std::string> urls, const Warm
     for (int i = 1; i < options.threads; ++i) threads.emplace_back(work);
     work();
   }
-  warm.stopped = watch.stop != nullptr && watch.stop->load();
+  warm.stopped = watch.stopped();
   warm.fetched_bytes = cache.counters().origin_bytes - fetched_before;
   warm.failed.assign(failed.begin(), failed.end());
   const CacheCounters counters = cache.counters();

@@ -6,7 +6,6 @@
 // All of it works while jobs read and fill. Error{kNotFound} when the folder has no cache.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -42,8 +41,10 @@ std::optional<CacheReport> look_at_memory(const std::filesystem::path& folder);
 
 // How far something is, and whether it is to stop.
 struct CacheWatch {
-  std::function<void(std::int64_t done, std::int64_t of)> show = {};  // blocks; by one thread
-  const std::atomic<bool>* stop = nullptr;                            // borrowed
+  std::function<void(std::int64_t done, std::int64_t of)> show = {};  // by one thread at a time
+  std::function<bool()> stop = {};  // true: as soon as possible; from any thread
+
+  bool stopped() const { return stop && stop(); }
 };
 
 struct CacheDrop {

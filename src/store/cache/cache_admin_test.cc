@@ -74,9 +74,9 @@ TEST_F(CacheAdmin, WarmRefusesWhatHasNoRoomAndWhatIsNotThere) {
 TEST_F(CacheAdmin, WarmGoesOnWhereItWasStopped) {
   const std::string urls[] = {url("") + "/"};
   std::atomic<bool> stop{false};
-  const auto part =
-      warm_cache(*open(), urls, {.threads = 1},
-                 {.show = [&](std::int64_t, std::int64_t) { stop = true; }, .stop = &stop});
+  const auto part = warm_cache(*open(), urls, {.threads = 1},
+                               {.show = [&](std::int64_t, std::int64_t) { stop = true; },
+                                .stop = [&] { return stop.load(); }});
   EXPECT_TRUE(part.stopped);
   EXPECT_EQ(part.fetched_bytes, 3 * kBlock + 100);
   EXPECT_EQ(warm_cache(*open(), urls).fetched_bytes, 2 * (3 * kBlock + 100));
