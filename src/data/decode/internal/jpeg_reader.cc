@@ -151,6 +151,7 @@ class JpegReader : public JumpReader {
       jpeg_read_header(&info_, TRUE);
       several_scans_ = jpeg_has_multiple_scans(&info_) != FALSE;
     });
+    check_plausible();
   }
 
   void set_up() {
@@ -207,7 +208,7 @@ class JpegReader : public JumpReader {
   // Each block of 8 x 8 pixels takes a bit at the least (not so in arithmetic coding), and the
   // oddest sampling has more than one block in the space of four: what cannot be there is told
   // before memory is taken for it.
-  void check_plausible() const override {
+  void check_plausible() const {
     const std::int64_t pixels = std::int64_t{size_.width} * size_.height;
     const auto bits = static_cast<std::int64_t>(file_.size()) * 8;
     if (wishes_.damage == Damage::kRefuse && !info_.arith_code && pixels / (4 * DCTSIZE2) > bits)

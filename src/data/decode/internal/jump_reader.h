@@ -20,14 +20,13 @@ class JumpReader : public RowReader {
     size_ = size;
     wishes_ = wishes;
     begin();
-    check_plausible();
     if (wishes.damage == Damage::kRefuse && !has_end()) find_what_is_missing();
   }
 
  protected:
-  virtual void begin() = 0;  // reads the head
-  // Whether the file could hold a picture of its size: told before memory is taken for it.
-  virtual void check_plausible() const = 0;
+  // Reads the head, and refuses a file that is too small for a picture of its size before memory is
+  // taken for that.
+  virtual void begin() = 0;
   // Whether the file's end is there, as far as that can be told without decoding.
   virtual bool has_end() const = 0;
   // Goes through a file without an end, so that it is refused whatever part of it is wanted. If

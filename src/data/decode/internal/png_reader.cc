@@ -75,9 +75,7 @@ class PngReader : public JumpReader {
   }
 
   void begin() override {
-    if (size_.width > kMaxSide || size_.height > kMaxSide)
-      throw Error(Code::kUnsupported, "a PNG of {} x {} pixels is not read: {} are the most a side",
-                  size_.width, size_.height, kMaxSide);
+    check_plausible();
     at_ = 0;
     rows_ = 0;
     pass_ = 0;
@@ -162,7 +160,10 @@ class PngReader : public JumpReader {
 
   // Deflate makes at most 1,032 bytes of one (zlib's technical details): what cannot be there is
   // told before memory is taken for it.
-  void check_plausible() const override {
+  void check_plausible() const {
+    if (size_.width > kMaxSide || size_.height > kMaxSide)
+      throw Error(Code::kUnsupported, "a PNG of {} x {} pixels is not read: {} are the most a side",
+                  size_.width, size_.height, kMaxSide);
     const double least = static_cast<double>(size_.width) / 8 * size_.height / 1032;
     if (wishes_.damage == Damage::kRefuse && static_cast<double>(file_.size()) < least)
       throw Error(Code::kCorrupt, "a PNG of {} bytes is cut off: {} x {} pixels take more",
