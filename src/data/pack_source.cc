@@ -7,6 +7,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/listing.h"
 #include "data/manifest.h"
 #include "data/pack_record.h"
 #include "data/permutation.h"
@@ -113,9 +114,10 @@ class Listing {
         [&](const store::ObjectInfo& info) {
           progress_.add(1, info.size);
           std::string name = info.key.substr(prefix.size());
+          const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
           if (is_hidden(name)) {
             ++hidden_;
-          } else {
+          } else if (last != kListingName && last != kManifestName) {
             out_.objects.push_back({place.store, info, std::move(name)});
           }
         },

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/internal/sidecar_state.h"
+#include "data/manifest.h"
 #include "data/parallel.h"
 #include "data/tar_index.h"
 
@@ -50,15 +51,21 @@ SidecarState state_of_sidecar(const FoundShard& shard, Nanos timeout) {
   return look_at(shard, timeout).state;
 }
 
-std::vector<SidecarMade> index_archives(std::span<const std::string> urls,
-                                        const IndexOptions& options, const Watch& watch) {
-  if (urls.empty()) throw Error(Code::kInvalid, "no archives were named");
+IndexesMade make_indexes(std::span<const std::string> urls, const IndexOptions& options,
+                         const Watch& watch) {
+  if (urls.empty()) throw Error(Code::kInvalid, "no shards were named");
+  std::vector<std::string> folders;
+  for (const std::string& pattern : urls) {
+    for (std::string& url : expand_braces(pattern)) {
+      if (url.ends_with('/')) folders.push_back(std::move(url));
+    }
+  }
   std::vector<FoundShard> archives = find_shards(urls, options.dataset);
   std::erase_if(archives, [](const FoundShard& shard) { return shard.format->name != kArchives; });
-  if (archives.empty()) {
+  if (archives.empty() && folders.empty()) {
     throw Error(Code::kNotFound,
-                "no archives of WebDataset (.tar) were named; shards of other formats carry their "
-                "index in them");
+                "neither folders nor archives of WebDataset (.tar) were named; shards of other "
+                "formats carry their index in them");
   }
   std::vector<SidecarMade> made(archives.size());
   const Nanos timeout = options.dataset.shard.timeout;
@@ -79,7 +86,12 @@ std::vector<SidecarMade> index_archives(std::span<const std::string> urls,
     }
     progress.add(1, shard.object.size);
   });
-  return made;
+  IndexesMade out{.archives = std::move(made)};
+  for (const std::string& folder : folders) {
+    const ManifestMade manifest = write_manifest(folder, options.dataset);
+    out.manifests.push_back({to_utf8(folder), manifest.shards, manifest.samples});
+  }
+  return out;
 }
 
 }  // namespace bedplate::data

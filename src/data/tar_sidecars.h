@@ -1,9 +1,11 @@
-// The indexes that lie beside archives: made, and looked at.
+// What lies beside shards so that they open at once: the index of each archive, the manifest of
+// each folder.
 //
-//   for (const SidecarMade& one : index_archives(urls, options, watch)) …
+//   for (const SidecarMade& one : make_indexes(urls, options, watch).archives) …
 //
-// Without one a reader goes through the archive from begin to end before its first sample, and
-// nothing guards the samples' bytes.
+// Without an index a reader goes through an archive from begin to end before its first sample, and
+// nothing guards the samples' bytes. Without a manifest (manifest.h) it looks into every shard to
+// know how many samples there are.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +38,20 @@ struct SidecarMade {
   std::int64_t bytes = 0;    // of the index
 };
 
-// In the order of the archives. Error{kNotFound} when the URLs name none, and those of scan_tar():
-// what was made before stays.
-std::vector<SidecarMade> index_archives(std::span<const std::string> urls,
-                                        const IndexOptions& options, const Watch& watch);
+struct ManifestOfFolder {
+  std::string folder;  // URL
+  std::int64_t shards = 0;
+  std::int64_t samples = 0;
+};
+
+struct IndexesMade {
+  std::vector<SidecarMade> archives;        // in their order
+  std::vector<ManifestOfFolder> manifests;  // of the URLs that are folders
+};
+
+// Error{kNotFound} when the URLs name neither archives nor folders, and those of scan_tar() and
+// write_manifest(): what was made before stays.
+IndexesMade make_indexes(std::span<const std::string> urls, const IndexOptions& options,
+                         const Watch& watch);
 
 }  // namespace bedplate::data

@@ -82,7 +82,7 @@ TEST_F(Verify, ATarIsGuardedByItsIndexOnly) {
   pack_all({"in"}, "out", {.target = Target::kWebDataset});
   EXPECT_EQ(verify_all({"out/"}).unchecked, 20);
   const std::string urls[] = {path("out") + "/"};
-  index_archives(urls, {}, watch_);
+  make_indexes(urls, {}, watch_);
   const VerifyReport indexed = verify_all({"out/"});
   EXPECT_EQ(indexed.unchecked, 0);
   EXPECT_EQ(indexed.samples, 20);
@@ -131,24 +131,33 @@ TEST_F(Verify, IndexesAreKeptWhileTheyAreOfTheirArchive) {
   write_pictures("in", 20);
   pack_all({"in"}, "out", {.target = Target::kWebDataset, .shard_samples = 10});
   const std::string urls[] = {path("out") + "/"};
-  auto made = index_archives(urls, {}, watch_);
+  auto made = make_indexes(urls, {}, watch_).archives;
   ASSERT_EQ(made.size(), 2u);
   EXPECT_TRUE(made[0].made && made[1].made);
   EXPECT_EQ(made[0].samples, 10);
-  made = index_archives(urls, {}, watch_);
+  made = make_indexes(urls, {}, watch_).archives;
   EXPECT_FALSE(made[0].made || made[1].made);
   EXPECT_EQ(made[0].samples, 10);
   write("out/000001.tar.bpidx", "damaged");
-  made = index_archives(urls, {}, watch_);
+  made = make_indexes(urls, {}, watch_).archives;
   EXPECT_FALSE(made[0].made);
   EXPECT_TRUE(made[1].made);
   EXPECT_EQ(made[1].before, SidecarState::kOfAnother);
-  made = index_archives(urls, {.fresh = IndexOptions::Fresh::kMadeAgain}, watch_);
+  made = make_indexes(urls, {.fresh = IndexOptions::Fresh::kMadeAgain}, watch_).archives;
   EXPECT_TRUE(made[0].made && made[1].made);
   EXPECT_EQ(open("out")->samples(), 20);
   pack_all({"in"}, "packed", {});
-  const std::string packed[] = {path("packed") + "/"};
-  EXPECT_THROW(index_archives(packed, {}, watch_), Error);
+  const std::string packed[] = {path("packed/000000.shard")};
+  EXPECT_THROW(make_indexes(packed, {}, watch_), Error);
+  const std::string folder[] = {path("packed") + "/"};
+  const IndexesMade of_folder = make_indexes(folder, {}, watch_);
+  EXPECT_THAT(of_folder.archives, IsEmpty());
+  ASSERT_EQ(of_folder.manifests.size(), 1u);
+  EXPECT_EQ(of_folder.manifests[0].samples, 20);
+  EXPECT_TRUE(files("packed").contains("bedplate.manifest"));
+  EXPECT_EQ(open("packed")->samples(), 20);
+  // What it leaves beside the shards is no part of the source, and does not hinder the pack.
+  EXPECT_EQ(pack_all({"in"}, "packed", {}).end, PackReport::End::kNothingToDo);
 }
 
 }  // namespace

@@ -33,21 +33,28 @@ int index(const Options& options) {
   return attended.run([&] {
     using Fresh = data::IndexOptions::Fresh;
     const auto made =
-        data::index_archives(shard_urls(options.shards),
-                             {.dataset = {.format = options.shards.format},
-                              .threads = threads_of(options.threads),
-                              .fresh = options.again ? Fresh::kMadeAgain : Fresh::kKept},
-                             attended.watch());
+        data::make_indexes(shard_urls(options.shards),
+                           {.dataset = {.format = options.shards.format},
+                            .threads = threads_of(options.threads),
+                            .fresh = options.again ? Fresh::kMadeAgain : Fresh::kKept},
+                           attended.watch());
     attended.hide_line();
-    auto json = nlohmann::ordered_json::array();
+    nlohmann::ordered_json json = {{"archives", nlohmann::ordered_json::array()},
+                                   {"manifests", nlohmann::ordered_json::array()}};
     std::string text;
-    for (const data::SidecarMade& one : made) {
+    for (const data::SidecarMade& one : made.archives) {
       text += fmt::format("{}: {} samples, {} of index, {}\n", one.archive, one.samples,
                           human_bytes(static_cast<double>(one.bytes)), what_was_done(one));
-      json.push_back({{"archive", one.archive},
-                      {"samples", one.samples},
-                      {"index_bytes", one.bytes},
-                      {"made", one.made}});
+      json["archives"].push_back({{"archive", one.archive},
+                                  {"samples", one.samples},
+                                  {"index_bytes", one.bytes},
+                                  {"made", one.made}});
+    }
+    for (const data::ManifestOfFolder& one : made.manifests) {
+      text += fmt::format("{}: {} samples in {} shards, manifest written\n", one.folder,
+                          one.samples, one.shards);
+      json["manifests"].push_back(
+          {{"folder", one.folder}, {"shards", one.shards}, {"samples", one.samples}});
     }
     print(options.json ? json.dump(1) + "\n" : text);
     return kExitFine;
@@ -67,7 +74,7 @@ std::function<int()> declare(CLI::App& app) {
 
 extern const Command kDataIndex = {
     .name = "data index",
-    .summary = "keep an index with checksums beside WebDataset tars, so that they open at once",
+    .summary = "keep an index beside tars and a manifest in folders, so that they open at once",
     .examples =
         "bedplate data index tars\n"
         "bedplate data index tars/{000000..000000}.tar --again --json",
