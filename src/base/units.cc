@@ -28,12 +28,13 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
   std::string_view unit = trim(text.substr(digits));
   if (!number) return std::nullopt;
   double factor = 1;
-  if (!unit.empty() && unit != "B") {
+  if (!unit.empty() && unit != "B" && unit != "b") {
     constexpr std::string_view kPrefixes = "kmgtp";
     const auto power = kPrefixes.find(static_cast<char>(unit[0] | 0x20));
     unit.remove_prefix(1);
-    const bool binary = unit.empty() || unit == "i" || unit == "iB";
-    if (power == std::string_view::npos || !(binary || unit == "B")) return std::nullopt;
+    const bool binary = unit.empty() || unit == "i" || unit == "iB" || unit == "ib";
+    const bool decimal = unit == "B" || unit == "b";
+    if (power == std::string_view::npos || !(binary || decimal)) return std::nullopt;
     factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   }
   const double bytes = *number * factor;

@@ -32,6 +32,8 @@ TEST(Units, SizesAreReadAsPeopleWriteThem) {
   EXPECT_EQ(parse_size("1Gi"), kGiB);
   EXPECT_EQ(parse_size("200GB"), 200'000'000'000);
   EXPECT_EQ(parse_size("7 B"), 7);
+  EXPECT_EQ(parse_size("3gb"), 3'000'000'000);
+  EXPECT_EQ(parse_size("3gib"), 3 * kGiB);
   for (const char* wrong : {"", "B", "KiB", "x", "1x", "1KiBB", "1 2", "-1", "1e3", "1..2", "nan",
                             "9000000000000000000000", "10000000PB", "1 KB s"}) {
     EXPECT_EQ(parse_size(wrong), std::nullopt) << wrong;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "bench/internal/crew.h"
 #include "data/dataset.h"
 #include "os/durable_file.h"
@@ -26,6 +28,26 @@ void advise(const Need& need, Judgement& judgement) {
   if (ranks > 0)
     judgement.advice.push_back(
         fmt::format("fewer ranks: it feeds {} of the {}", ranks, need.ranks));
+}
+
+constexpr std::int64_t kMostShards = 64;  // that are opened to look at their samples
+constexpr std::int64_t kMostSamples = 10'000;
+
+std::shared_ptr<const data::Dataset> opened(const DatasetSource& source) {
+  auto dataset = data::Dataset::open(source.urls, {.format = source.format});
+  if (dataset->samples() == 0)
+    throw Error(Code::kInvalid, "the data set {} has no samples", to_utf8(source.urls.at(0)));
+  return dataset;
+}
+
+// Of at most `most` samples that lie evenly in the shard.
+double mean_bytes(const data::ShardIndex& index, std::int64_t most) {
+  const std::int64_t step = (index.samples() + most - 1) / most;
+  double bytes = 0;
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < index.samples(); i += step, ++count)
+    bytes += static_cast<double>(index.extent(i).bytes);
+  return bytes / static_cast<double>(count);
 }
 
 }  // namespace
@@ -93,37 +115,35 @@ Judgement judge_dataset(const Need& need, const Figures& figures, int threads) {
   return judgement;
 }
 
-DatasetFacts look_at_dataset(std::span<const std::string> urls) {
-  constexpr std::int64_t kMost = 10'000;
-  const auto dataset = data::Dataset::open(urls);
-  DatasetFacts facts{.samples = dataset->samples()};
-  if (facts.samples == 0) throw Error(Code::kInvalid, "the data set {} has no samples", urls[0]);
-  const std::int64_t count = std::min(facts.samples, kMost);
+DatasetFacts look_at_dataset(const DatasetSource& source) {
+  const auto dataset = opened(source);
+  const auto& shards = dataset->shards();
+  const std::size_t step = (shards.size() + kMostShards - 1) / kMostShards;
+  const std::int64_t of_each = kMostSamples / std::min(std::ssize(shards), kMostShards);
   double bytes = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    // i × samples / count, without its overflow.
-    const auto sample = static_cast<std::int64_t>(
-        static_cast<double>(i) / static_cast<double>(count) * static_cast<double>(facts.samples));
-    const auto place = dataset->place(std::min(sample, facts.samples - 1));
-    const data::ShardIndex& index = dataset->shards()[place.shard].index();
-    bytes += static_cast<double>(index.extent(place.sample).bytes);
+  double samples = 0;
+  for (std::size_t i = 0; i < shards.size(); i += step) {
+    if (shards[i].samples == 0) continue;
+    const double mean = mean_bytes(shards[i].index(), of_each);
+    bytes += mean * static_cast<double>(shards[i].samples);
+    samples += static_cast<double>(shards[i].samples);
   }
-  facts.sample_bytes = bytes / static_cast<double>(count);
+  DatasetFacts facts{.samples = dataset->samples()};
+  facts.sample_bytes = samples > 0 ? bytes / samples : 0;
+  // Neighbours in two objects: an index may be of several shards.
+  const data::ShardIndex& index = shards[dataset->place(0).shard].index();
   store::ObjectInfo first;
-  store::ObjectInfo last;
-  const data::Dataset::Shard& shard = dataset->shards()[dataset->place(0).shard];
-  const data::ShardIndex& index = shard.index();
-  const bool one_object = index.samples() < 2 ||
-                          index.object(0, first).key == index.object(index.samples() - 1, last).key;
+  store::ObjectInfo second;
+  const bool one_object =
+      index.samples() < 2 || index.object(0, first).key == index.object(1, second).key;
   facts.lie = one_object ? DatasetFacts::Samples::kInShards : DatasetFacts::Samples::kFiles;
   return facts;
 }
 
-Figures measure_dataset(std::span<const std::string> urls, int threads, Nanos length,
+Figures measure_dataset(const DatasetSource& source, int threads, Nanos length,
                         const Watch& watch) {
-  const auto dataset = data::Dataset::open(urls);
+  const auto dataset = opened(source);
   const auto samples = static_cast<std::uint64_t>(dataset->samples());
-  if (samples == 0) throw Error(Code::kInvalid, "the data set {} has no samples", urls[0]);
   std::vector<std::mt19937_64> random;
   for (int t = 0; t < threads; ++t) random.emplace_back(os::random_bits());
   return measure({.threads = threads, .what = "samples", .enough = length, .watch = &watch},

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -45,19 +44,24 @@ Judgement judge_disk(const Need& need, const DiskResult& disk);
 // A sample is a file of its own, opened and read.
 Judgement judge_meta(const Need& need, const MetaResult& meta);
 
+struct DatasetSource {
+  std::vector<std::string> urls;
+  std::string format = {};  // empty: by the names of the shards
+};
+
 // What a data set says of its samples.
 struct DatasetFacts {
   std::int64_t samples = 0;
-  double sample_bytes = 0;  // the mean of at most 10,000 that lie evenly in it
+  // The mean of about 10,000 samples, evenly from at most 64 shards.
+  double sample_bytes = 0;
   enum class Samples { kInShards, kFiles } lie = Samples::kInShards;
 };
 // Throws as data::Dataset::open(), and Error{kInvalid} when there are no samples.
-DatasetFacts look_at_dataset(std::span<const std::string> urls);
+DatasetFacts look_at_dataset(const DatasetSource& source);
 
 // Samples of the data set itself, taken at random by `threads` for `length`, as a loader opens and
 // reads them; amount: bytes. Throws as data::Dataset.
-Figures measure_dataset(std::span<const std::string> urls, int threads, Nanos length,
-                        const Watch& watch);
+Figures measure_dataset(const DatasetSource& source, int threads, Nanos length, const Watch& watch);
 // Figures of measure_dataset() against the need.
 Judgement judge_dataset(const Need& need, const Figures& figures, int threads);
 

@@ -117,7 +117,7 @@ TEST(LookAtDataset, TellsTheMeanAndTheDatasetIsRead) {
     writer.add({&bytes, 1});
   }
   writer.finish();
-  const std::string urls[] = {(folder.path() / "a.shard").string()};
+  const DatasetSource urls{{(folder.path() / "a.shard").string()}};
   const DatasetFacts facts = look_at_dataset(urls);
   EXPECT_EQ(facts.samples, 2);
   EXPECT_NEAR(facts.sample_bytes, 2'000, 32);  // and what a record costs beyond its bytes
@@ -127,7 +127,14 @@ TEST(LookAtDataset, TellsTheMeanAndTheDatasetIsRead) {
   EXPECT_NEAR(static_cast<double>(read.amount) / static_cast<double>(read.calls), 2'001, 1'001);
   EXPECT_TRUE(judge_dataset({.samples_per_second = 1e-3, .sample_bytes = 2'000}, read, 2).fits());
   EXPECT_FALSE(judge_dataset({.samples_per_second = 1e12, .sample_bytes = 2'000}, read, 2).fits());
-  const std::string missing[] = {(folder.path() / "none.shard").string()};
+  for (const char* name : {"a.txt", "b.txt", "c.txt"})
+    store::put(*place.store, fmt::format("loose/{}", name), std::string(500, 'x'));
+  const DatasetSource loose{{(folder.path() / "loose").string() + "/"}, "files"};
+  const DatasetFacts files = look_at_dataset(loose);
+  EXPECT_EQ(files.samples, 3);
+  EXPECT_EQ(files.sample_bytes, 500);
+  EXPECT_EQ(files.lie, DatasetFacts::Samples::kFiles);
+  const DatasetSource missing{{(folder.path() / "none.shard").string()}};
   EXPECT_THROW(look_at_dataset(missing), Error);
 }
 

@@ -60,6 +60,25 @@ def test_meta_as_json_and_against_a_need(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_need_whose_samples_are_loose_files(tmp_path):
+    place, samples = tmp_path / "place", tmp_path / "samples"
+    place.mkdir()
+    samples.mkdir()
+    for i in range(20):
+        (samples / f"{i}.bin").write_bytes(b"x" * 5000)
+    need = ["--samples-per-second", "0.5", "--dataset", f"{samples}/", "--format", "files", "--seconds", "0.1"]
+    done = bedplate("bench", "meta", place, "--files", "100", "--reserve", "0", *need, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["need"]["sample_bytes"] == said["file_bytes"] == 5000
+    assert len(said["judgements"]) == 2 and said["fits"]
+    assert "the data set itself" in said["judgements"][1]["gives"]
+    done = bedplate("bench", "disk", place, "--size", "8MiB", "--reserve", "0", *need, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert b"blocks of 8 KiB" in done.stdout and b"each sample of the data set is a file of its own" in done.stdout
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "arguments, text",
     [

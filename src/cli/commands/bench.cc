@@ -33,7 +33,7 @@ struct BenchOptions {
   bool json = false;
   bench::Need need;
   std::int64_t sample_bytes = 0;
-  std::vector<std::string> dataset;
+  bench::DatasetSource dataset;
   // Of the options that were given.
   bool has_need = false;
   bool has_block = false;
@@ -66,7 +66,7 @@ bench::Verdict verdict_of(BenchOptions& options, std::optional<bench::DatasetFac
   if (!options.has_need) return verdict;
   if (options.need.samples_per_second == 0)
     throw Error(Code::kInvalid, "what does one rank take? give --samples-per-second");
-  if (!options.dataset.empty()) {
+  if (!options.dataset.urls.empty()) {
     facts = bench::look_at_dataset(options.dataset);
     if (options.sample_bytes == 0) options.need.sample_bytes = facts->sample_bytes;
   }
@@ -217,10 +217,13 @@ std::function<int()> declare(CLI::App& app) {
                  "the need: samples that one rank takes in a second")
       ->type_name("N");
   add_size(app, "--sample-bytes", options->sample_bytes, "the need: of a sample, in the mean");
-  app.add_option("--dataset", options->dataset,
+  app.add_option("--dataset", options->dataset.urls,
                  "the need: shards whose samples tell the size; may be repeated")
       ->type_name("URL")
       ->allow_extra_args(false);
+  app.add_option("--format", options->dataset.format,
+                 "of the data set; default: by the names of its shards; files: loose files")
+      ->type_name("NAME");
   app.add_flag("--json", options->json, "as JSON");
   return [options, &app] {
     const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };

@@ -1,6 +1,5 @@
 #include "store/cache/cache_options.h"
 
-#include <cmath>
 #include <string>
 
 #include "base/error.h"
@@ -35,28 +34,6 @@ void take_folder(std::string_view part, std::string_view whole, CacheOptions& op
 }
 
 }  // namespace
-
-std::optional<std::int64_t> parse_size(std::string_view text) {
-  text = trim(text);
-  const auto end = text.find_first_not_of("0123456789.");
-  const auto number = to_double(text.substr(0, end));
-  if (!number) return std::nullopt;
-  std::string_view unit = end == std::string_view::npos ? "" : trim(text.substr(end));
-  double factor = 1;
-  if (!unit.empty() && unit != "B" && unit != "b") {
-    constexpr std::string_view kPrefixes = "kmgtp";
-    const auto power = kPrefixes.find(static_cast<char>(unit[0] | 0x20));
-    const std::string_view rest = unit.substr(1);
-    if (power == std::string_view::npos) return std::nullopt;
-    const bool decimal = rest == "B" || rest == "b";
-    if (!decimal && !rest.empty() && rest != "i" && rest != "iB" && rest != "ib")
-      return std::nullopt;
-    factor = std::pow(decimal ? 1000.0 : 1024.0, static_cast<double>(power + 1));
-  }
-  const double bytes = *number * factor;
-  if (!(bytes < 9.2e18)) return std::nullopt;
-  return static_cast<std::int64_t>(std::llround(bytes));
-}
 
 std::string_view name(ReadType type) { return kReadTypes[static_cast<std::size_t>(type)]; }
 

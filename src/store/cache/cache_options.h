@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -45,8 +44,5 @@ struct CacheOptions {
 CacheOptions parse_cache(std::string_view text);
 
 std::string_view name(ReadType type);  // "CACHE_PROMOTE"
-
-// "200GB", "1.5 TiB", "64k", "4096": decimal units with a B, binary ones with an i or with nothing.
-std::optional<std::int64_t> parse_size(std::string_view text);
 
 }  // namespace bedplate::store
