@@ -14,9 +14,11 @@ help: ## this text
 setup: ## system packages and .venv with PyTorch; says what it installs
 	@tools/setup.sh
 
+PIP_INSTALL := $(PYTHON) -m pip install -q --disable-pip-version-check --no-build-isolation --force-reinstall --no-deps
+
 .venv/bin/bedplate: $(SOURCES) | setup
 	@echo "building and installing bedplate into .venv"
-	@$(PYTHON) -m pip install -q --disable-pip-version-check --force-reinstall --no-deps . 2> >(grep -v '^WARNING: Location' >&2)
+	@$(PIP_INSTALL) . 2> >(grep -v '^WARNING: Location' >&2)
 	@touch $@
 
 .PHONY: install
@@ -31,8 +33,13 @@ build: setup ## everything with tests, warnings are errors, in build/ci
 	@cmake --preset ci >build-configure.log 2>&1 || { cat build-configure.log; rm -f build-configure.log; exit 1; }; rm -f build-configure.log
 	@cmake --build --preset ci -j $(JOBS)
 
+# What is tested is what is installed: one build, in build/ci, with the tests and with warnings as errors.
 .PHONY: test
-test: build install ## all tests
+test: setup ## all tests
+	@echo "building bedplate with its tests in build/ci, installing it into .venv"
+	@$(PIP_INSTALL) -C build-dir=build/ci -C cmake.define.BEDPLATE_TESTS=ON -C cmake.define.BEDPLATE_WERROR=ON . \
+	  2> >(grep -v '^WARNING: Location' >&2)
+	@touch .venv/bin/bedplate
 	@tools/run_tests.sh
 
 .PHONY: provoke

@@ -78,7 +78,7 @@ virtual_environment() {
     rm -rf $venv
     python3 -m venv "${flags[@]}" $venv
   fi
-  if ! $venv/bin/python -c 'import pytest, numpy, jsonschema' 2>/dev/null; then
+  if ! $venv/bin/python -c 'import pytest, numpy, jsonschema, scikit_build_core' 2>/dev/null; then
     say "installing from PyPI into $venv: $(tr '\n' ' ' <requirements-dev.txt)"
     pip_install -r requirements-dev.txt || { say "the packages of requirements-dev.txt could not be had"; exit 3; }
   fi
