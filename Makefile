@@ -37,7 +37,8 @@ build: setup ## everything with tests, warnings are errors, in build/ci
 .PHONY: test
 test: setup ## all tests
 	@echo "building bedplate with its tests in build/ci, installing it into .venv"
-	@$(PIP_INSTALL) -C build-dir=build/ci -C cmake.define.BEDPLATE_TESTS=ON -C cmake.define.BEDPLATE_WERROR=ON . \
+	@$(PIP_INSTALL) --config-settings=build-dir=build/ci --config-settings=cmake.define.BEDPLATE_TESTS=ON \
+	  --config-settings=cmake.define.BEDPLATE_WERROR=ON . \
 	  2> >(grep -v '^WARNING: Location' >&2)
 	@touch .venv/bin/bedplate
 	@tools/run_tests.sh

@@ -13,7 +13,7 @@ torch_version=2.13.0
 venv=.venv
 required=(g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libsqlite3-dev
   libisal-dev libgtest-dev libgmock-dev python3-dev python3-venv)
-optional=(ccache mold clang llvm libbpf-dev liburing-dev libcurl4-openssl-dev libssl-dev libpugixml-dev libjpeg-dev libpng-dev clang-format sqlite3 fio iproute2 util-linux procps)
+optional=(ccache mold clang llvm libbpf-dev liburing-dev libcurl4-openssl-dev libssl-dev libpugixml-dev libjpeg-dev libpng-dev clang-format sqlite3 fio iproute2 util-linux procps valgrind)
 
 say() { printf 'setup: %s\n' "$*"; }
 
