@@ -66,6 +66,7 @@ suite stores pytests tests/stores
 suite hook pytests python/tests
 suite e2e pytests tests/e2e
 suite formats pytests tests/formats
+suite trainers pytests tests/trainers
 suite cost pytests tests/cost
 suite docs pytests tests/docs
 suite provoke pytests tests/provoke
