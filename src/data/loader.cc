@@ -264,6 +264,7 @@ LoaderStats Loader::Engine::stats() const {
   }
   out.samples = shared_.samples;
   out.bytes = shared_.bytes;
+  out.make_ns = shared_.make_ns;
   out.read_ns = shared_.read_ns;
   out.decode_ns = shared_.decode_ns;
   out.skipped = shared_.skipped();

@@ -198,8 +198,8 @@ class Loader:
     def stats(self) -> Dict[str, Any]:
         """Counters since the loader was made.
 
-        batches, samples, bytes; read_ns (threads wait for stores), decode_ns (CPU time of checking,
-        copying and decoding), idle_ns (threads wait for the consumer), wait_ns (the consumer waits
+        batches, samples, bytes; make_ns (threads make batches), of that read_ns (they wait for
+        stores) and decode_ns (CPU time of checking, copying and decoding); idle_ns (threads wait for the consumer), wait_ns (the consumer waits
         for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead.
         """
         return dict(self._open().stats())

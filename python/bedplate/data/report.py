@@ -52,13 +52,13 @@ class Wait:
 
     def _tell_fetches(self, ended: int) -> None:
         """The batches made since the last time, as one FETCH each of the mean length."""
-        batches, read, decode, idle, waited = self._native.times()
-        made = batches - self._before[0]
+        times = self._native.times()
+        made = times[0] - self._before[0]
         if made <= 0:
             return
-        wall = (read - self._before[1] + decode - self._before[2]) // made
-        cpu = (decode - self._before[2]) // made // 1000
-        self._before = (batches, read, decode, idle, waited)
+        wall = (times[1] - self._before[1]) // made
+        cpu = (times[3] - self._before[3]) // made // 1000
+        self._before = times
         for _ in range(made):
             self._ring.emit(self._ring.FETCH, ended - wall, ended, cpu & 0xFFFFFFFF)
 
@@ -66,9 +66,10 @@ class Wait:
         """At the end of an epoch: what the loader's threads did, as a line of text."""
         if self._ring is None:
             return
-        batches, read, decode, idle, waited = self._native.times()
+        batches, make, read, decode, idle, waited = self._native.times()
         line = {
             "batches": batches,
+            "make_ns": make,
             "read_ns": read,
             "decode_ns": decode,
             "idle_ns": idle,

@@ -114,6 +114,7 @@ std::vector<BadSample> LoaderShared::bad() const {
 
 std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t epoch_number,
                                         const Share& share, std::shared_ptr<Slab> slab) {
+  const Nanos begun = real_clock().now();
   const auto batch = std::make_shared<Batch>();
   shared_.collator().lay_out(share.count, std::move(slab), *batch);
   draw(epoch, share);
@@ -130,6 +131,7 @@ std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t
   }
   shared_.decode_ns += thread_cpu_time() - began_cpu;
   shared_.samples += share.count;
+  shared_.make_ns += real_clock().now() - begun;
   return batch;
 }
 

@@ -128,8 +128,8 @@ std::string fix_of_ours(const Input& in) {
     return "give Loader(prefetch=) room for more batches; a set of many shards opens faster with "
            "the manifest that bedplate data index writes";
   if (in.fetch.share(in.fetch.blocked_ns()) >= 0.5)
-    return "the loader's threads wait for the store: raise Loader(threads=), or put a cache or a "
-           "local copy of the shards nearer";
+    return "the loader's threads wait most of the time, for the store or inside decode=: raise "
+           "Loader(threads=), or put a cache or a local copy of the shards nearer";
   if (in.free_cpus >= kFreeForAWorker)
     return fmt::format("raise Loader(threads=): {:.1f} processors are free", in.free_cpus);
   return "the loader's threads are out of processors: make a sample cheaper to decode, ahead of "
@@ -199,9 +199,10 @@ void add_loader_times(const RunView& run, const RankView& rank, Finding& f) {
     return human_duration(times.is_object() ? times.value(key, Nanos{0}) : 0);
   };
   f.evidence.push_back(cite("bedplate.data.Loader",
-                            "its threads read {}, decoded {}, waited {} for the loop, which waited "
-                            "{} for them",
-                            time("read_ns"), time("decode_ns"), time("idle_ns"), time("wait_ns")));
+                            "its threads made batches for {}, of that {} reading and {} on the "
+                            "processor, and waited {} for the loop, which waited {} for them",
+                            time("make_ns"), time("read_ns"), time("decode_ns"), time("idle_ns"),
+                            time("wait_ns")));
 }
 
 void add_evidence(const RunView& run, const Input& in, Finding& f) {
