@@ -271,6 +271,30 @@ def test_a_decode_function_runs_in_the_loaders_threads(numbers):
         list(data.Loader(data.Dataset(numbers(10)), 5, decode=fails))
 
 
+def test_batches_that_nobody_took_die_while_others_ask(numbers):
+    """What decode() made dies with the epoch that is left, and takes Python's lock to do so."""
+    ds = data.Dataset(numbers(400))
+    loader = data.Loader(ds, 4, decode=lambda sample: {"n": int(sample["number"])}, threads=4)
+    stop = threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            loader.stats()
+            loader.state_dict()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        for epoch in range(60):
+            loader.set_epoch(epoch)
+            for _ in loader:
+                break
+    finally:
+        stop.set()
+        asker.join(30)
+    assert not asker.is_alive()
+
+
 def test_a_mix_says_where_each_row_is_from(numbers):
     mix = data.Mix([(data.Dataset(numbers(300)), 0.75), (data.Dataset(numbers(100)), 0.25)], epoch=200)
     loader = data.Loader(mix, 10, seed=1)

@@ -180,7 +180,7 @@ void Loader::Engine::start(std::shared_ptr<Run> run) {
   run->steps = steps_of_epoch(share_options(run->epoch.samples() - run->begin, 0));
   {
     const std::lock_guard lock(mutex_);
-    run_ = std::move(run);
+    run_.swap(run);  // the old one dies outside of the lock
   }
   room_.notify_all();
 }
@@ -196,7 +196,7 @@ void Loader::Engine::work() {
     });
     idle_ns_ += real_clock().now() - began;
     if (stopping_) return;
-    const std::shared_ptr<Run> run = run_;
+    std::shared_ptr<Run> run = run_;
     const std::int64_t step = run->taken++;
     // To the cache a batch is behind us once it is being read.
     if (next_use_) next_use_->at(run->number, run->begin + (step + 1) * whole_step_ - 1);
@@ -211,13 +211,19 @@ void Loader::Engine::work() {
     if (made.failure) run->failed = true;  // what comes after it will not be asked for
     run->made.emplace(step, std::move(made));
     ready_.notify_all();
+    // A run that was given up may die here with batches that a caller's decode function made: what
+    // those hold may wait for locks of the caller's, so not under ours.
+    lock.unlock();
+    run.reset();
+    lock.lock();
   }
 }
 
 std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wait) {
   const Nanos began = real_clock().now();
+  std::shared_ptr<Run> held;
   std::unique_lock lock(mutex_);
-  const std::shared_ptr<Run> held = run_;
+  held = run_;
   Run& run = *held;
   if (run.delivered == run.steps) return nullptr;
   if (!run.wanted) {
