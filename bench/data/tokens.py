@@ -107,13 +107,24 @@ def webdataset_(folder, samples):
     for epoch in (0, 1):
         names = sorted(str(p) for p in folder.glob("*.tar"))
         pipe = webdataset.WebDataset(names, shardshuffle=8, seed=epoch + 1).shuffle(2000)
-        pipe = pipe.map(lambda s: numpy.frombuffer(s["bin"], "uint16")).batched(BATCH)
-        yield iter(pipe)
+        pipe = pipe.to_tuple("bin").map_tuple(lambda b: numpy.frombuffer(b, "uint16")).batched(BATCH)
+        yield (numpy.asarray(batch[0]) for batch in pipe)
+
+
+def streaming_base():
+    """streaming.base without the package's __init__, which imports torchvision for data sets of pictures."""
+    import importlib.util
+    import types
+
+    spec = importlib.util.find_spec("streaming")
+    package = types.ModuleType("streaming")
+    package.__path__ = list(spec.submodule_search_locations)
+    sys.modules["streaming"] = package
+    return __import__("streaming.base", fromlist=["MDSWriter", "StreamingDataset"])
 
 
 def write_mds(folder, array):
-    from streaming import MDSWriter
-
+    MDSWriter = streaming_base().MDSWriter
     with MDSWriter(out=str(folder / "mds"), columns={"tokens": f"ndarray:uint16:{LENGTH}"}, size_limit=1 << 25) as out:
         for row in array:
             out.write({"tokens": row})
@@ -121,30 +132,34 @@ def write_mds(folder, array):
 
 def mds(folder, samples):
     import torch
-    from streaming import StreamingDataset
 
+    StreamingDataset = streaming_base().StreamingDataset
     dataset = StreamingDataset(local=str(folder / "mds"), shuffle=True, batch_size=BATCH, shuffle_seed=1)
     loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH)
     for _ in (0, 1):
         yield (batch["tokens"] for batch in loader)
 
 
-def _one(row):
-    return row
+def litdata_part(part, path):
+    """An eighth of the saved array, row by row; at the module's top, since litdata pickles it."""
+    import numpy
+    import torch
+
+    array = numpy.load(path, mmap_mode="r")
+    for row in array[part * len(array) // 8:(part + 1) * len(array) // 8]:
+        yield torch.from_numpy(row.astype(numpy.int32))
 
 
 def write_litdata(folder, array):
+    import functools
+
     import numpy
     from litdata import optimize
     from litdata.streaming.item_loader import TokensLoader
-    import torch
 
-    def tokens(part):
-        for row in array[part * len(array) // 8:(part + 1) * len(array) // 8]:
-            yield torch.from_numpy(row.astype(numpy.int32))
-
-    optimize(fn=tokens, inputs=list(range(8)), output_dir=str(folder / "lit"), num_workers=1,
-             chunk_bytes="64MB", item_loader=TokensLoader(block_size=LENGTH))
+    numpy.save(folder / "tokens.npy", array)
+    optimize(fn=functools.partial(litdata_part, path=str(folder / "tokens.npy")), inputs=list(range(8)), output_dir=str(folder / "lit"),
+             num_workers=1, chunk_bytes="64MB", item_loader=TokensLoader(block_size=LENGTH))
 
 
 def litdata(folder, samples):
