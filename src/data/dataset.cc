@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::int64_t kUnknown = -1;  // samples of a shard that no manifest knows
 
-std::uint64_t hash_of(std::string_view text) {
-  // Two CRCs over different text make 64 bits that are the same on every machine.
-  const std::uint64_t low = crc32c(text);
-  return low | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
-}
-
 }  // namespace
 
 std::shared_ptr<const Dataset> Dataset::open(std::span<const std::string> urls,

@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/listing.h"
@@ -59,10 +58,6 @@ bool belongs_to_shard(std::string_view name) {
 // ".DS_Store", ".git/config".
 bool is_hidden(std::string_view name) {
   return name.starts_with('.') || name.find("/.") != std::string_view::npos;
-}
-
-std::uint64_t hash_of(std::string_view text) {
-  return crc32c(text) | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
 }
 
 class Listing {

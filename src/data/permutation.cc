@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 
 namespace bedplate::data {
@@ -32,6 +33,11 @@ std::uint64_t key_of(std::initializer_list<std::uint64_t> parts) {
   std::uint64_t key = 0;
   for (const std::uint64_t part : parts) key = mix(key + kGolden + mix(part + kGolden));
   return key;
+}
+
+// Two CRCs that begin differently.
+std::uint64_t hash_of(std::string_view text) {
+  return crc32c(text) | static_cast<std::uint64_t>(crc32c(text, 0x9E3779B9U)) << 32;
 }
 
 Permutation::Permutation(std::int64_t n, std::uint64_t key) : n_(n), key_(key) {

@@ -13,11 +13,14 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 
 namespace bedplate::data {
 
 // 64 well-mixed bits from any numbers, in this order.
 std::uint64_t key_of(std::initializer_list<std::uint64_t> parts);
+// 64 bits of a text, the same on every machine.
+std::uint64_t hash_of(std::string_view text);
 
 class Permutation {
  public:

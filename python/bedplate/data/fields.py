@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from .dtypes import NUMBERS
+
 
 class Spec:
     """Made by the functions below; given to `Loader(fields={"name": spec})`.
@@ -24,28 +26,14 @@ class Spec:
         return {"name": name, "as": column, **self._options}
 
 
-_DTYPES = {
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "uint16": "u16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "uint64": "u64",
-    "float32": "f32",
-    "float64": "f64",
-}
-
-
 def number(dtype: str = "int64") -> Spec:
     """One number a sample → [batch]: a scalar, or text such as b"3".
 
     A value that is no number, or does not fit the dtype, is a `CorruptError` of its sample.
     """
-    if dtype not in _DTYPES:
-        raise ValueError("number() takes one of %s, not %r" % (", ".join(_DTYPES), dtype))
-    return Spec(kind="number", dtype=_DTYPES[dtype])
+    if dtype not in NUMBERS:
+        raise ValueError("number() takes one of %s, not %r" % (", ".join(NUMBERS), dtype))
+    return Spec(kind="number", dtype=NUMBERS[dtype])
 
 
 def int32() -> Spec:

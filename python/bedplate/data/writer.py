@@ -6,27 +6,10 @@ from types import TracebackType
 from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from .. import _native
+from .dtypes import COLUMNS
 
 # "bytes" and "str" have no shape; None as the first dimension: any length.
 Column = Union[str, Tuple[str, Sequence[Optional[int]]]]
-
-_DTYPES = {
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "uint16": "u16",
-    "int32": "i32",
-    "uint32": "u32",
-    "int64": "i64",
-    "uint64": "u64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "bool": "bool",
-    "bytes": "bytes",
-    "str": "utf8",
-}
 
 
 class ShardWriter:
@@ -86,11 +69,11 @@ class ShardWriter:
 
 def _column(name: str, column: Column) -> "Tuple[dict[str, Any], str]":
     dtype, shape = (column, []) if isinstance(column, str) else column
-    if dtype not in _DTYPES:
-        raise ValueError("column %s: a dtype is one of %s, not %r" % (name, ", ".join(_DTYPES), dtype))
+    if dtype not in COLUMNS:
+        raise ValueError("column %s: a dtype is one of %s, not %r" % (name, ", ".join(COLUMNS), dtype))
     return {
         "name": name,
-        "dtype": _DTYPES[dtype],
+        "dtype": COLUMNS[dtype],
         "shape": [-1 if n is None else int(n) for n in shape],
     }, dtype
 

@@ -247,12 +247,11 @@ void BatchMaker::fail(const Item& item) const {
   throw Error(item.error->code(), "{}: {}", place_of(item), item.error->what());
 }
 
-// True when the bad sample is to be left out, which is counted.
-bool BatchMaker::passes_over(Item& item) {
+// Counts a bad sample that is to be left out; throws when it is not to be.
+void BatchMaker::pass_over(const Item& item) {
   if (shared_.options().on_bad != OnBad::kSkip || !is_of_the_sample(*item.error)) fail(item);
   shared_.skip(item.drawn.sample,
                Error(item.error->code(), "{}: {}", place_of(item), item.error->what()));
-  return true;
 }
 
 // Puts the item into the row; false, and item.error set, when it is bad.
@@ -288,7 +287,7 @@ void BatchMaker::fill(std::int64_t epoch_number, Batch& batch) {
       whole = i;
       continue;
     }
-    passes_over(items_[i]);
+    pass_over(items_[i]);
     if (whole) {
       shared_.collator().repeat(static_cast<std::int64_t>(*whole), row, batch);
       batch.samples[i] = batch.samples[*whole];
@@ -316,7 +315,10 @@ void BatchMaker::decode_by_caller(Batch& batch) {
     } catch (const Error& error) {
       item.error = error;
     }
-    if (item.error && passes_over(item)) continue;
+    if (item.error) {
+      pass_over(item);
+      continue;
+    }
     batch.samples.push_back(item.drawn.sample);
     if (shared_.source().mixed())
       batch.sources.push_back(static_cast<std::int64_t>(item.drawn.part));

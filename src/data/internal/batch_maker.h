@@ -82,7 +82,7 @@ class BatchMaker {
   void fill(std::int64_t epoch_number, Batch& batch);
   void decode_by_caller(Batch& batch);
   [[noreturn]] void fail(const Item& item) const;
-  bool passes_over(Item& item);
+  void pass_over(const Item& item);
   std::string place_of(const Item& item) const;
 
   LoaderShared& shared_;
