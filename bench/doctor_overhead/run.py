@@ -53,7 +53,7 @@ def run_job(args, watched, folder):
     return result
 
 
-BLOCK = 60  # steps; a block is to hold several samples of the collector, which catches up when it is let go on
+BLOCK = 40  # steps; a block is to hold several samples of the collector, which catches up when it is let go on
 SETTLING = 2  # steps at the head of a block that are not counted
 
 
@@ -115,6 +115,20 @@ def standard_error(values):
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else math.inf
 
 
+TRIMMED = 0.2  # of the fours at each end: in those the machine was somewhere else for a while
+
+
+def trimmed(values):
+    """Trimmed mean and its standard error, from the winsorised variance (Tukey and McLaughlin 1963)."""
+    values = sorted(values)
+    cut = int(TRIMMED * len(values))
+    if len(values) - 2 * cut < 2:
+        return statistics.fmean(values), math.inf
+    kept = values[cut:len(values) - cut]
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    return statistics.fmean(kept), statistics.stdev(winsorised) / ((1 - 2 * TRIMMED) * len(values) ** 0.5)
+
+
 def spread(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
@@ -149,11 +163,14 @@ def main():
         cpu_changes += of_cpu
         if bpf_share is not None:
             bpf.append(bpf_share)
-        print(f"blocks {round_ + 1}/{args.rounds}: {statistics.fmean(of_run):+.2%} ± {standard_error(of_run):.2%}", file=sys.stderr)
+        so_far = trimmed([change for run in changes for change in run])
+        print(f"blocks {round_ + 1}/{args.rounds}: {statistics.fmean(of_run):+.2%}; trimmed mean so far {so_far[0]:+.2%} ± {so_far[1]:.2%}",
+              file=sys.stderr)
     fours = [change for of_run in changes for change in of_run]
     if not bare:
-        return print(f"change, in blocks  {statistics.fmean(fours):+.2%} ± {standard_error(fours):.2%}; rank 0's CPU time "
-                     f"{statistics.fmean(cpu_changes):+.2%} ± {standard_error(cpu_changes):.2%} ({args.parts}; {len(fours)} fours)")
+        of_step, of_cpu = trimmed(fours), trimmed(cpu_changes)
+        return print(f"change, in blocks  {of_step[0]:+.2%} ± {of_step[1]:.2%}; rank 0's CPU time {of_cpu[0]:+.2%} ± {of_cpu[1]:.2%} "
+                     f"({args.parts}; trimmed means of {len(fours)} fours; plain {statistics.fmean(fours):+.2%} ± {standard_error(fours):.2%})")
     losses = {result["loss"] for result in bare + watched}
     if len(losses) != 1:
         sys.exit(f"the results differ: losses {sorted(losses)}")
@@ -168,11 +185,13 @@ def main():
         "step_change": statistics.median(w["step_ms"] for w in watched) / statistics.median(b["step_ms"] for b in bare) - 1,
         "step_change_pairs": pairs,
         "step_change_error": standard_error(pairs),
-        "blocks_step_change": statistics.fmean(fours) if fours else None,
-        "blocks_step_change_error": standard_error(fours),
+        "blocks_step_change": trimmed(fours)[0] if fours else None,
+        "blocks_step_change_error": trimmed(fours)[1] if fours else None,
+        "blocks_step_change_plain": statistics.fmean(fours) if fours else None,
+        "blocks_step_change_plain_error": standard_error(fours),
         "blocks_step_change_runs": [statistics.fmean(of_run) for of_run in changes],
-        "blocks_cpu_change": statistics.fmean(cpu_changes) if cpu_changes else None,
-        "blocks_cpu_change_error": standard_error(cpu_changes),
+        "blocks_cpu_change": trimmed(cpu_changes)[0] if cpu_changes else None,
+        "blocks_cpu_change_error": trimmed(cpu_changes)[1] if cpu_changes else None,
         "bpf_share_of_core": bpf,
         "own_cpu_share_of_core": [o["cpu_share_of_core"] for o in own],
         "own_max_rss_bytes": max(o["max_rss_bytes"] for o in own),
@@ -189,8 +208,8 @@ def main():
           f"{summary['step_change_error']:.2%} (standard error), pairs {min(pairs):+.2%} … {max(pairs):+.2%}")
     if fours:
         runs = summary["blocks_step_change_runs"]
-        print(f"change, in blocks  {summary['blocks_step_change']:+.2%} ± {summary['blocks_step_change_error']:.2%} (standard error of {len(fours)} fours of "
-              f"{BLOCK} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
+        print(f"change, in blocks  {summary['blocks_step_change']:+.2%} ± {summary['blocks_step_change_error']:.2%} ({TRIMMED:.0%} trimmed mean and its "
+              f"standard error, {len(fours)} fours of {BLOCK} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
         print(f"CPU time of a rank {summary['blocks_cpu_change']:+.2%} ± {summary['blocks_cpu_change_error']:.2%}, in the same blocks")
     if bpf:
         print(f"BPF programs      {statistics.median(bpf):.2%} of one core")

@@ -1,6 +1,7 @@
 #include "probe/collector.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -46,6 +47,14 @@ class FileSizeSignalHeld {
 
 }  // namespace
 
+// A step that is under way is not preempted when a sample is due: a sample may be a few milliseconds
+// late, since each carries its own time. It needs no permission; where it fails the thread stays as
+// it was.
+void give_way() {
+  constexpr sched_param kNone{};
+  sched_setscheduler(0, SCHED_BATCH, &kNone);
+}
+
 // Shared by the caller and the recorder's thread. One mutex guards all of it and is held for a
 // tick, which takes milliseconds; a tick that hangs in the kernel holds it for ever, so callers
 // give up after kCallPatience.
@@ -61,6 +70,7 @@ class Collector::Impl {
 
   void run(int root_pid) {
     pthread_setname_np(pthread_self(), "bedplate-record");
+    give_way();
     guarded([&] { recorder_.begin(root_pid); });
     auto next = std::chrono::steady_clock::now() + period_;
     for (;;) {
