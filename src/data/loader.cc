@@ -210,10 +210,11 @@ void Loader::Engine::work() {
     lock.lock();
     if (made.failure) run->failed = true;  // what comes after it will not be asked for
     run->made.emplace(step, std::move(made));
-    ready_.notify_all();
+    const bool awaited = run == run_ && step == run->delivered;
     // A run that was given up may die here with batches that a caller's decode function made: what
     // those hold may wait for locks of the caller's, so not under ours.
     lock.unlock();
+    if (awaited) ready_.notify_one();
     run.reset();
     lock.lock();
   }
@@ -239,8 +240,11 @@ std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wa
   run.made.erase(run.delivered);
   ++run.delivered;
   ++batches_;
+  // Where the consumer is the slower one, threads sleep until there is room for several batches:
+  // else each batch would wake one of them.
+  const bool room = run.taken - run.delivered <= ahead_ - std::max<std::int64_t>(1, ahead_ / 4);
   lock.unlock();
-  room_.notify_one();
+  if (room) room_.notify_one();
   return made.batch;
 }
 

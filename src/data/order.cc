@@ -43,14 +43,26 @@ Order::Order(const OrderOptions& options, std::int64_t epoch)
       short_block_(options.samples -
                    std::max<std::int64_t>(blocks_.size() - 1, 0) * options.block) {}
 
+void Order::prepare() {
+  constexpr std::int64_t kFew = 4096;
+  if (blocks_.size() < 2 || blocks_.size() > kFew) return;
+  block_at_.resize(static_cast<std::size_t>(blocks_.size()));
+  for (std::size_t i = 0; i < block_at_.size(); ++i)
+    block_at_[i] = static_cast<std::int32_t>(blocks_.at(static_cast<std::int64_t>(i)));
+}
+
+std::int64_t Order::block_at(std::int64_t place) const {
+  return block_at_.empty() ? blocks_.at(place) : block_at_[static_cast<std::size_t>(place)];
+}
+
 // The sample at a place of the sequence of permuted blocks.
 std::int64_t Order::in_blocks(std::int64_t place) const {
   const std::int64_t block = options_.block;
   const std::int64_t short_begin = short_block_at_ * block;
-  if (place < short_begin) return blocks_.at(place / block) * block + place % block;
+  if (place < short_begin) return block_at(place / block) * block + place % block;
   if (place < short_begin + short_block_) return (blocks_.size() - 1) * block + place - short_begin;
   const std::int64_t full = place - short_block_;  // as if the short block had not come
-  return blocks_.at(full / block + 1) * block + full % block;
+  return block_at(full / block + 1) * block + full % block;
 }
 
 std::int64_t Order::place_in_blocks(std::int64_t sample) const {

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "data/permutation.h"
 
@@ -37,6 +38,10 @@ class Order {
  public:
   // Error{kInvalid} for negative samples or for a block, window or number of lanes below 1.
   Order(const OrderOptions& options, std::int64_t epoch);
+
+  // For an order that is asked often: blocks, where they are few, are permuted once and not for
+  // each sample. At most 16 KiB.
+  void prepare();
 
   // The sample, numbered as in storage, at a position of the epoch. 0 <= position < samples, else
   // undefined.
@@ -56,12 +61,14 @@ class Order {
   };
   Lane lane_of(std::int64_t lane) const;
   Window window_of(std::int64_t lane, std::int64_t in_lane) const;
+  std::int64_t block_at(std::int64_t place) const;
   std::int64_t in_blocks(std::int64_t place) const;
   std::int64_t place_in_blocks(std::int64_t sample) const;
 
   OrderOptions options_;
   std::uint64_t key_;
   Permutation blocks_;
+  std::vector<std::int32_t> block_at_;  // after prepare(); else empty
   std::int64_t short_block_at_;  // where the last block comes, which may be short
   std::int64_t short_block_;     // its samples
 };

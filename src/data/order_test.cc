@@ -179,4 +179,16 @@ TEST(Order, PositionOfIsTheInverse) {
 }
 
 }  // namespace
+TEST(Order, PreparingChangesNothing) {
+  for (const std::int64_t samples : {0, 1, 5, 1000, 12'345}) {
+    for (const std::int64_t block : {1, 3, 64, 20'000}) {
+      const OrderOptions options{.samples = samples, .seed = 9, .block = block, .window = 100};
+      const Order order(options, 4);
+      Order prepared(options, 4);
+      prepared.prepare();
+      for (std::int64_t i = 0; i < samples; ++i) ASSERT_EQ(prepared.at(i), order.at(i));
+    }
+  }
+}
+
 }  // namespace bedplate::data

@@ -17,18 +17,18 @@ using namespace packed;
 
 class PackedIndex : public ShardIndex {
  public:
-  PackedIndex(store::ObjectInfo shard, Schema schema, std::vector<std::uint64_t> places,
-              std::vector<Entry> entries)
-      : ShardIndex(std::move(shard)),
-        schema_(std::move(schema)),
-        places_(std::move(places)),
-        entries_(std::move(entries)) {}
+  PackedIndex(store::ObjectInfo shard, Schema schema, std::span<const std::uint64_t> places,
+              std::span<const Entry> entries)
+      : ShardIndex(std::move(shard)), schema_(std::move(schema)) {
+    records_.reserve(places.size());
+    for (std::size_t i = 0; i < places.size(); ++i) records_.push_back({places[i], entries[i]});
+  }
 
-  std::int64_t samples() const override { return std::ssize(entries_); }
+  std::int64_t samples() const override { return std::ssize(records_); }
 
   Extent extent(std::int64_t sample) const override {
-    const auto at = static_cast<std::size_t>(sample);
-    return {static_cast<std::int64_t>(places_[at]), entries_[at].bytes, entries_[at].crc};
+    const Record& record = records_[static_cast<std::size_t>(sample)];
+    return {static_cast<std::int64_t>(record.place), record.entry.bytes, record.entry.crc};
   }
 
   void unpack(std::int64_t, std::span<const std::byte> raw, Sample& out) const override {
@@ -49,14 +49,16 @@ class PackedIndex : public ShardIndex {
   const Schema* schema() const override { return &schema_; }
 
   std::int64_t memory_bytes() const override {
-    return static_cast<std::int64_t>(places_.capacity() * sizeof places_[0] +
-                                     entries_.capacity() * sizeof entries_[0]);
+    return static_cast<std::int64_t>(records_.capacity() * sizeof records_[0]);
   }
 
  private:
+  struct Record {  // one cache line is touched for a sample, not two
+    std::uint64_t place;
+    Entry entry;
+  };
   Schema schema_;
-  std::vector<std::uint64_t> places_;
-  std::vector<Entry> entries_;
+  std::vector<Record> records_;
 };
 
 template <typename T>
@@ -200,8 +202,7 @@ class Opening {
   }
 
   std::shared_ptr<const ShardIndex> make() {
-    return std::make_shared<PackedIndex>(info_, std::move(schema_), std::move(places_),
-                                         std::move(entries_));
+    return std::make_shared<PackedIndex>(info_, std::move(schema_), places_, entries_);
   }
 
   store::Store& store_;

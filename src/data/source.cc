@@ -52,6 +52,7 @@ Source::Epoch Source::epoch(std::int64_t number) const {
     out.first_ = number * epoch_samples_;
   } else {
     out.order_.emplace(order_options(0), number);
+    out.order_->prepare();
   }
   return out;
 }

@@ -146,11 +146,12 @@ void BatchMaker::draw(const Source::Epoch& epoch, const Share& share) {
     const Dataset::Place place = dataset.place(item.drawn.sample);
     item.shard = &dataset.shards()[place.shard];
     item.in_shard = place.sample;
-    item.extent = item.shard->index().extent(place.sample);
     item.in_row = shared_.reads_into_rows(item.drawn.part, place.shard);
     item.error.reset();
     in_order_.push_back(&item);
   }
+  // A loop of its own: its cache misses then overlap.
+  for (Item& item : items_) item.extent = item.shard->index().extent(item.in_shard);
   std::ranges::sort(in_order_, {},
                     [](const Item* item) { return std::tuple(item->shard, item->extent.offset); });
 }

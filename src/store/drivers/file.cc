@@ -51,6 +51,7 @@ class FileStore : public Store {
  public:
   FileStore(fs::path folder, const StoreOptions& options)
       : folder_(std::move(folder)),
+        below_((folder_ / "").string()),
         options_(options),
         files_(options.direct == Direct::kYes ? O_DIRECT : 0) {}
 
@@ -99,7 +100,7 @@ class FileStore : public Store {
 
   std::string path_of(std::string_view key) const {
     check_key(key);
-    return (folder_ / key).string();
+    return below_ + std::string(key);
   }
 
   struct Listing {
@@ -113,6 +114,7 @@ class FileStore : public Store {
   void list_folder(const std::string& folder, Listing& listing);
 
   const fs::path folder_;
+  const std::string below_;  // the same with a slash at its end
   const StoreOptions options_;
   OpenFiles files_;
 };
@@ -125,23 +127,39 @@ Error read_error(int error, const Read& read, const std::string& url) {
   return errno_error(error, what);
 }
 
+// The head of what is copied next comes on its way: rows of an epoch's order lie where no hardware
+// prefetcher expects them. Costs nothing but the instructions where the bytes are not in memory.
+void fetch_ahead(const MappedFile& map, std::int64_t size, const Read& next) {
+  constexpr std::int64_t kLine = 64;
+  constexpr std::int64_t kMost = 16 * kLine;
+  if (next.offset < 0 || next.offset > size) return;
+  const std::int64_t bytes = std::min({kMost, std::ssize(next.into), size - next.offset});
+  for (std::int64_t at = 0; at < bytes; at += kLine)
+    __builtin_prefetch(map.bytes() + next.offset + at);
+}
+
 void FileStore::read(std::span<Read> reads, Deadline deadline) {
   std::vector<RangeRead> ranges;
   std::vector<Read*> of_range;
   std::vector<std::shared_ptr<const OpenFile>> files;  // stay open while they are read
   const Read* last = nullptr;                          // that files.back() is the file of
   const bool may_copy = options_.direct == Direct::kNo && os::can_copy_mapped();
+  bool copies = false;  // what is asked of the last file
   begin_reads(reads, [&](Read& one) {
     if (last == nullptr || last->key != one.key || last->version != one.version) {
       files.push_back(files_.open(path_of(one.key), one.version));
       last = &one;
+      copies = may_copy && files.back()->map->is_cached();
     }
     const OpenFile& file = *files.back();
-    check_read(one, file.size, file.version, *this);
+    check_read(one, file.identity.size, file.version, *this);
     if (one.into.empty()) return;
-    if (may_copy && file.map->is_cached() &&
-        os::copy_mapped(one.into.data(), file.map->bytes() + one.offset, one.into.size()))
-      return;
+    if (copies) {
+      const Read* const next = &one + 1;
+      if (next < reads.data() + reads.size() && next->key == one.key)
+        fetch_ahead(*file.map, file.identity.size, *next);
+      if (os::copy_mapped(one.into.data(), file.map->bytes() + one.offset, one.into.size())) return;
+    }
     ranges.push_back({file.fd.get(), one.offset, one.into});
     of_range.push_back(&one);
   });

@@ -10,9 +10,17 @@
 
 namespace bedplate::store {
 
+namespace {
+
+FileIdentity identity_of(const struct stat& status) {
+  return {status.st_ino, status.st_size, status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec};
+}
+
+}  // namespace
+
 std::string version_of(const struct stat& status) {
-  return fmt::format("{:x}-{:x}-{:x}", status.st_ino, status.st_size,
-                     status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec);
+  const FileIdentity identity = identity_of(status);
+  return fmt::format("{:x}-{:x}-{:x}", identity.inode, identity.size, identity.changed);
 }
 
 std::shared_ptr<const OpenFile> OpenFiles::Table::find(const std::string& path) {
@@ -46,7 +54,7 @@ std::shared_ptr<const OpenFile> OpenFiles::open(const std::string& path,
   if (auto file = table.find(path); file && (version.empty() || version == file->version)) {
     const int failed =
         version.empty() ? ::stat(path.c_str(), &status) : ::fstat(file->fd.get(), &status);
-    if (failed == 0 && version_of(status) == file->version) return file;
+    if (failed == 0 && identity_of(status) == file->identity) return file;
   }
   os::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags_));
   const std::string what = "cannot read " + path;
@@ -56,7 +64,7 @@ std::shared_ptr<const OpenFile> OpenFiles::open(const std::string& path,
     throw Error(Code::kUnsupported, "{} is no regular file; a device is read by block://", path);
   auto map = std::make_unique<MappedFile>(fd.get(), status.st_size);
   auto file = std::make_shared<const OpenFile>(
-      OpenFile{std::move(fd), status.st_size, version_of(status), std::move(map)});
+      OpenFile{std::move(fd), identity_of(status), version_of(status), std::move(map)});
   table.keep(path, file, most_);
   return file;
 }

@@ -26,9 +26,18 @@ namespace bedplate::store {
 // What a version of a file is made of: inode, size and time of last change of the content.
 std::string version_of(const struct stat& status);
 
+// The same three as numbers, to be compared for each read.
+struct FileIdentity {
+  std::uint64_t inode = 0;
+  std::int64_t size = 0;
+  Nanos changed = 0;
+
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
 struct OpenFile {
   os::UniqueFd fd;
-  std::int64_t size = 0;
+  FileIdentity identity;
   std::string version;
   std::unique_ptr<MappedFile> map;
 };
