@@ -70,9 +70,7 @@ nb::object array_of(void* at, const std::vector<std::int64_t>& shape, Dtype dtyp
 nb::object bytes_or_text(Dtype dtype, std::span<const std::byte> bytes) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   if (dtype != Dtype::kUtf8) return nb::bytes(begin, bytes.size());
-  // What is no UTF-8 comes back as it was by os.fsencode(): nothing is lost, nothing raises.
-  return nb::steal(
-      PyUnicode_DecodeUTF8(begin, static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+  return text_of({begin, bytes.size()});
 }
 
 bool is_text_or_bytes(Dtype dtype) { return dtype == Dtype::kBytes || dtype == Dtype::kUtf8; }
@@ -109,6 +107,11 @@ nb::object rows_of(const BatchColumn& column, std::int64_t count, Arrays arrays)
 
 }  // namespace
 
+nb::object text_of(std::string_view bytes) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+}
+
 nb::object to_python(const data::Field& field) {
   if (is_text_or_bytes(field.dtype)) return bytes_or_text(field.dtype, field.bytes);
   return copied(field.bytes, field.shape, field.dtype, Arrays::kNumpy);
@@ -128,6 +131,10 @@ nb::dict to_python(std::shared_ptr<const data::Batch> batch, Arrays arrays) {
     delete static_cast<std::shared_ptr<const data::Batch>*>(one);
   });
   nb::dict out;
+  if (!batch->sources.empty()) {
+    out["__source__"] =
+        copied(std::as_bytes(std::span(batch->sources)), {batch->count}, Dtype::kI64, arrays);
+  }
   for (const BatchColumn& column : batch->columns) {
     const nb::str name = nb::cast<nb::str>(nb::cast(to_utf8(column.name)));
     if (column.variable()) {

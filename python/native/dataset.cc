@@ -14,9 +14,29 @@ namespace {
 
 using data::Dataset;
 
-std::shared_ptr<const Dataset> open(const std::vector<std::string>& urls, const std::string& format,
-                                    bool recover, double timeout, const std::string& cache) {
+store::StoreOptions store_options(const nb::dict& from) {
+  store::StoreOptions out;
+  const auto text = [&](const char* name) {
+    return from.contains(name) ? nb::cast<std::string>(from[name]) : std::string();
+  };
+  const auto is_set = [&](const char* name) {
+    return from.contains(name) && nb::cast<bool>(from[name]);
+  };
+  out.endpoint = text("endpoint");
+  out.region = text("region");
+  out.anonymous = is_set("anonymous");
+  out.instance_profile = is_set("instance_profile");
+  return out;
+}
+
+// URLs are bytes: names of files need not be UTF-8.
+std::shared_ptr<const Dataset> open(const std::vector<nb::bytes>& names, const std::string& format,
+                                    bool recover, double timeout, const std::string& cache,
+                                    const nb::dict& storage) {
+  std::vector<std::string> urls;
+  for (const nb::bytes& name : names) urls.emplace_back(name.c_str(), name.size());
   data::DatasetOptions options;
+  options.store = store_options(storage);
   options.format = format;
   options.shard.cut_off = recover ? data::CutOff::kRecover : data::CutOff::kRefuse;
   options.shard.timeout = static_cast<Nanos>(timeout * kSecond);
@@ -38,7 +58,7 @@ nb::list shards(const Dataset& dataset) {
   nb::list out;
   for (const Dataset::Shard& shard : dataset.shards()) {
     nb::dict one;
-    one["key"] = shard.object.key;
+    one["key"] = text_of(shard.object.key);
     one["bytes"] = shard.object.size;
     one["format"] = std::string(shard.format->name);
     one["first"] = shard.first;
@@ -74,6 +94,10 @@ void bind_dataset(nb::module_& module) {
       .def_static("open", &open)
       .def("get", &get)
       .def("shards", &shards)
+      .def("notes",
+           [](const Dataset& dataset) {
+             return std::vector<std::string>(dataset.notes().begin(), dataset.notes().end());
+           })
       .def("cache_counters", &cache_counters)
       .def_prop_ro("samples", &Dataset::samples)
       .def_prop_ro("fingerprint", &Dataset::fingerprint)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "native.h"
 
 namespace bedplate::python {
@@ -33,8 +34,9 @@ T one_of(std::string_view given, const std::pair<std::string_view, T> (&table)[N
 }
 
 constexpr std::pair<std::string_view, FieldKind> kKinds[] = {
-    {"as_is", FieldKind::kAsIs},    {"number", FieldKind::kNumber}, {"pad", FieldKind::kPadded},
-    {"ragged", FieldKind::kRagged}, {"image", FieldKind::kImage},   {"npy", FieldKind::kNpy}};
+    {"as_is", FieldKind::kAsIs}, {"cast", FieldKind::kCast},     {"number", FieldKind::kNumber},
+    {"pad", FieldKind::kPadded}, {"ragged", FieldKind::kRagged}, {"image", FieldKind::kImage},
+    {"npy", FieldKind::kNpy}};
 constexpr std::pair<std::string_view, data::Fit> kFits[] = {
     {"stretch", data::Fit::kStretch},
     {"center_crop", data::Fit::kCenterCrop},
@@ -68,6 +70,19 @@ ImageSpec image_of(const nb::dict& from) {
     out.scale = {nb::cast<double>(from["scale"][0]), nb::cast<double>(from["scale"][1])};
   if (from.contains("ratio"))
     out.ratio = {nb::cast<double>(from["ratio"][0]), nb::cast<double>(from["ratio"][1])};
+  if (from.contains("background")) {
+    for (std::size_t i = 0; i < out.background.size(); ++i)
+      out.background[i] = nb::cast<std::uint8_t>(from["background"][i]);
+  }
+  return out;
+}
+
+data::ImageDecoderOptions decoder_of(const nb::dict& from) {
+  data::ImageDecoderOptions out;
+  if (value_of(from, "accept_damage", false)) out.damage = data::Damage::kAccept;
+  if (!value_of(from, "exif", true)) out.exif = data::Exif::kIgnore;
+  if (value_of(from, "compose_alpha", false)) out.alpha = data::Alpha::kCompose;
+  out.max_pixels = value_of(from, "max_pixels", out.max_pixels);
   return out;
 }
 
@@ -78,7 +93,10 @@ FieldSpec field_of(const nb::dict& from) {
   out.dtype = one_of(value_of<std::string>(from, "dtype", "i64"), kNumbers);
   out.length = value_of<std::int64_t>(from, "length", 0);
   out.fill = value_of<double>(from, "fill", 0);
-  if (out.kind == FieldKind::kImage) out.image = image_of(from);
+  if (out.kind == FieldKind::kImage) {
+    out.image = image_of(from);
+    out.decoder = decoder_of(from);
+  }
   return out;
 }
 
@@ -90,15 +108,30 @@ std::shared_ptr<nb::object> shared_object(nb::object object) {
           }};
 }
 
-// decode(list of samples) → anything, in a loader thread.
-std::function<void(std::span<const data::Sample>, Batch&)> decoding(nb::object function) {
-  return [held = shared_object(std::move(function))](std::span<const data::Sample> samples,
-                                                     Batch& batch) {
-    const nb::gil_scoped_acquire locked;
-    nb::list list;
-    for (const data::Sample& sample : samples) list.append(to_python(sample));
-    batch.made = shared_object((*held)(list));
-  };
+// What decode() makes of each sample, as a list in batch.made; called in loader threads.
+void decode_each(const nb::object& function, const data::DecodeCall& call, Batch& batch) {
+  const nb::gil_scoped_acquire locked;
+  nb::list made;
+  for (std::size_t i = 0; i < call.samples.size(); ++i) {
+    nb::dict sample = to_python(call.samples[i]);
+    sample["__seed__"] = call.seeds[i];
+    if (!call.sources.empty()) sample["__source__"] = call.sources[i];
+    try {
+      made.append(function(sample));
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_Exception)) throw;
+      const std::string type = nb::cast<std::string>(error.type().attr("__name__"));
+      if (!call.leave_out(i, fmt::format("{}: {}", type, nb::str(error.value()).c_str()))) {
+        if (nb::hasattr(error.value(), "add_note"))
+          error.value().attr("add_note")(to_utf8("decode() was given " + call.place(i)));
+        throw;
+      }
+    }
+  }
+  if (made.size() == 0 && !call.samples.empty())
+    throw Error(Code::kCorrupt, "decode() could decode no sample of a batch");
+  while (made.size() < call.samples.size()) made.append(made[0]);
+  batch.made = shared_object(std::move(made));
 }
 
 LoaderOptions options_of(const nb::dict& from) {
@@ -115,7 +148,12 @@ LoaderOptions options_of(const nb::dict& from) {
   out.most_skipped = nb::cast<std::int64_t>(from["most_skipped"]);
   out.verify = one_of(nb::cast<std::string>(from["verify"]), kVerify);
   out.read_timeout = static_cast<Nanos>(nb::cast<double>(from["timeout"]) * kSecond);
-  if (!from["decode"].is_none()) out.decode = decoding(nb::borrow(from["decode"]));
+  if (!from["decode"].is_none()) {
+    out.decode = [held = shared_object(nb::borrow(from["decode"]))](const data::DecodeCall& call,
+                                                                    Batch& batch) {
+      decode_each(*held, call, batch);
+    };
+  }
   return out;
 }
 
@@ -142,11 +180,15 @@ class PyLoader {
   PyLoader(const PyLoader&) = delete;
   PyLoader& operator=(const PyLoader&) = delete;
   // Its threads may be waiting for the interpreter's lock.
-  ~PyLoader() { close(); }
+  ~PyLoader() { close(5.0); }
 
-  void close() {
+  // False when threads did not end in so many seconds, because decode() does not return; they are
+  // left behind.
+  bool close(double patience) {
     const nb::gil_scoped_release released;
+    const bool ended = !loader_ || loader_->close(static_cast<Nanos>(patience * kSecond));
     loader_.reset();
+    return ended;
   }
 
   // {name: column}, what decode() made, or None at the epoch's end.

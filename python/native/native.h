@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "data/batch.h"
 #include "data/dataset.h"
@@ -21,6 +22,8 @@ void bind_writer(nb::module_& module);
 // What Python gets arrays as.
 enum class Arrays { kNumpy, kTorch };
 
+// str of bytes that should be UTF-8; what is not comes back as it was by os.fsencode().
+nb::object text_of(std::string_view bytes);
 // A field of its own: bytes, str, or a NumPy array that holds a copy.
 nb::object to_python(const data::Field& field);
 // {name: value} of a sample; `key` as "__key__" when it has one.

@@ -20,9 +20,18 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + kColumnAlign - 1) / kColumnAlign * kColumnAlign;
 }
 
+constexpr std::size_t kMostBytes = std::size_t{1} << 46;  // of a batch
+
+// Error{kInvalid} when nobody has so much memory.
+std::size_t times(std::size_t bytes, std::int64_t n) {
+  if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(n), &bytes) || bytes > kMostBytes)
+    throw Error(Code::kInvalid, "a batch would take more than 2^46 bytes");
+  return bytes;
+}
+
 std::size_t bytes_of_row(Dtype dtype, const std::vector<std::int64_t>& shape) {
   std::size_t bytes = size_of(dtype);
-  for (const std::int64_t n : shape) bytes *= static_cast<std::size_t>(n);
+  for (const std::int64_t n : shape) bytes = times(bytes, n);
   return bytes;
 }
 
@@ -90,8 +99,9 @@ void with_type(Dtype dtype, std::string_view name, const With& with) {
 
 template <typename To, typename From>
 bool fits(From value) {
-  if constexpr (std::is_floating_point_v<To>) {
-    return true;
+  if constexpr (std::is_floating_point_v<To>) {  // rounded, but never made infinite
+    const auto wide = static_cast<double>(value);
+    return !std::isfinite(wide) || std::isfinite(static_cast<To>(wide));
   } else if constexpr (std::is_floating_point_v<From>) {
     return std::nearbyint(value) == value &&
            static_cast<double>(value) >= static_cast<double>(std::numeric_limits<To>::min()) &&
@@ -136,6 +146,31 @@ void put_number(const Field& field, Dtype dtype, std::byte* into) {
   });
 }
 
+void put_cast(const Field& field, Dtype dtype, std::span<std::byte> into) {
+  with_type(dtype, field.name, [&]<typename To>(To) {
+    with_type(field.dtype, field.name, [&]<typename From>(From) {
+      for (std::size_t i = 0; i < into.size() / sizeof(To); ++i) {
+        From value{};
+        std::memcpy(&value, field.bytes.data() + i * sizeof value, sizeof value);
+        if (!fits<To>(value))
+          throw Error(Code::kCorrupt, "field {}: {} does not fit {}", field.name, value,
+                      name(dtype));
+        const auto out = static_cast<To>(value);
+        std::memcpy(into.data() + i * sizeof out, &out, sizeof out);
+      }
+    });
+  });
+}
+
+// A thread's own, for each way of decoding.
+ImageDecoder& decoder_of(const ImageDecoderOptions& options) {
+  thread_local std::vector<std::pair<ImageDecoderOptions, ImageDecoder>> decoders;
+  for (auto& [of, decoder] : decoders) {
+    if (of == options) return decoder;
+  }
+  return decoders.emplace_back(options, ImageDecoder(options)).second;
+}
+
 // The bytes of one filler element.
 std::string filler(Dtype dtype, double fill, std::string_view name) {
   std::string bytes(size_of(dtype), '\0');
@@ -159,6 +194,7 @@ struct Collator::Column {
   std::vector<std::int64_t> shape = {};
   std::size_t row_bytes = 0;  // 0: rows differ in length
   bool variable = false;
+  bool of_key = false;  // the sample's name
   std::string fill = {};
 
   Column(FieldSpec given, const Sample& example);
@@ -173,7 +209,11 @@ struct Collator::Column {
 Collator::Column::Column(FieldSpec given, const Sample& example) : spec(std::move(given)) {
   for (const std::string_view one : split(spec.name, '|')) names.emplace_back(one);
   name = spec.as.empty() ? names.front() : spec.as;
-  take_shape(need(example, names, Code::kInvalid));
+  of_key = names.front() == "__key__" && find(example, names) == nullptr && !example.key.empty();
+  if (of_key && spec.kind != FieldKind::kAsIs)
+    throw Error(Code::kInvalid, "field __key__ is text; it can only be taken as it is");
+  const Field key{.name = "__key__", .dtype = Dtype::kUtf8};
+  take_shape(of_key ? key : need(example, names, Code::kInvalid));
   if (!variable) row_bytes = bytes_of_row(dtype, shape);
 }
 
@@ -189,6 +229,13 @@ void Collator::Column::take_shape(const Field& field) {
       dtype = spec.dtype;
       shape = {};
       with_type(dtype, name, [](auto) {});
+      break;
+    case FieldKind::kCast:
+      if (!numbers)
+        throw Error(Code::kInvalid, "field {} is {}, no numbers", name,
+                    bedplate::data::name(field.dtype));
+      dtype = spec.dtype;
+      for (const Dtype one : {dtype, field.dtype}) with_type(one, name, [](auto) {});
       break;
     case FieldKind::kPadded:
     case FieldKind::kRagged:
@@ -229,10 +276,11 @@ void Collator::Column::put(const Sample& sample, std::span<std::byte> into,
   switch (spec.kind) {
     case FieldKind::kNumber:
       return put_number(field, dtype, into.data());
-    case FieldKind::kImage: {
-      thread_local ImageDecoder decoder;
-      return decoder.decode(field.bytes, spec.image, seed, into);
-    }
+    case FieldKind::kImage:
+      return decoder_of(spec.decoder).decode(field.bytes, spec.image, seed, into);
+    case FieldKind::kCast:
+      if (field.shape != shape || is_variable_type(field.dtype)) refuse(field);
+      return put_cast(field, dtype, into);
     case FieldKind::kNpy: {
       const NpyArray array = parse_npy(field.bytes);
       if (array.dtype != dtype || array.shape != shape)
@@ -260,6 +308,12 @@ void Collator::Column::put(const Sample& sample, std::span<std::byte> into,
 }
 
 void Collator::Column::append(const Sample& sample, BatchColumn& column) const {
+  if (of_key) {
+    const auto key = std::as_bytes(std::span(sample.key));
+    column.owned.insert(column.owned.end(), key.begin(), key.end());
+    column.offsets.push_back(std::ssize(column.owned));
+    return;
+  }
   const Field& field = need(sample, names, Code::kCorrupt);
   const bool same = field.dtype == dtype && field.shape.size() == shape.size() &&
                     std::equal(shape.begin() + 1, shape.end(), field.shape.begin() + 1);
@@ -286,8 +340,7 @@ Collator::~Collator() = default;
 
 std::size_t Collator::slab_bytes(std::int64_t rows) const {
   std::size_t bytes = 0;
-  for (const Column& column : columns_)
-    bytes += rounded(column.row_bytes * static_cast<std::size_t>(rows));
+  for (const Column& column : columns_) bytes += rounded(times(column.row_bytes, rows));
   return bytes;
 }
 
@@ -354,6 +407,14 @@ void Collator::finish(Batch& batch) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].variable) batch.columns[i].data = batch.columns[i].owned;
   }
+}
+
+std::size_t Collator::row_bytes(std::size_t column) const { return columns_[column].row_bytes; }
+
+bool Collator::same_columns(const Collator& other) const {
+  return std::ranges::equal(columns_, other.columns_, [](const Column& a, const Column& b) {
+    return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.variable == b.variable;
+  });
 }
 
 bool Collator::whole_record(const ShardIndex& index) const {

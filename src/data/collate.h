@@ -23,6 +23,7 @@ namespace bedplate::data {
 
 enum class FieldKind {
   kAsIs,    // numbers of equal shape as they are; bytes and text of any length
+  kCast,    // numbers of equal shape as `dtype`
   kNumber,  // one number: a scalar, or text such as "3"
   kPadded,  // numbers of any length, cut or filled to `length`
   kRagged,  // numbers of any length, as they are
@@ -31,13 +32,15 @@ enum class FieldKind {
 };
 
 struct FieldSpec {
-  std::string name;     // in the sample; "jpg|png": the first that is there
+  // In the sample; "jpg|png": the first that is there; "__key__": its name, where it has one.
+  std::string name;
   std::string as = {};  // of the column; empty: `name` up to the first "|"
   FieldKind kind = FieldKind::kAsIs;
-  Dtype dtype = Dtype::kI64;  // kNumber
+  Dtype dtype = Dtype::kI64;  // kNumber, kCast
   std::int64_t length = 0;    // kPadded: elements of the first dimension
   double fill = 0;            // kPadded
   ImageSpec image = {};       // kImage
+  ImageDecoderOptions decoder = {};
 };
 
 class Collator {
@@ -47,7 +50,7 @@ class Collator {
   Collator(std::vector<FieldSpec> specs, const Sample& example);
   ~Collator();
 
-  // Bytes in the slab that `rows` rows take.
+  // Bytes in the slab that `rows` rows take. Error{kInvalid} for more than any machine has.
   std::size_t slab_bytes(std::int64_t rows) const;
   void lay_out(std::int64_t rows, std::shared_ptr<Slab> slab, Batch& batch) const;
 
@@ -62,6 +65,9 @@ class Collator {
   // When every sample is one field that goes into the slab as it lies in the shard: its column.
   // The loader then reads into the rows themselves.
   bool whole_record(const ShardIndex& index) const;
+  std::size_t row_bytes(std::size_t column) const;
+  // Names, types and shapes.
+  bool same_columns(const Collator& other) const;
 
  private:
   struct Column;

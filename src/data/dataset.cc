@@ -5,6 +5,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -28,6 +29,7 @@ std::shared_ptr<const Dataset> Dataset::open(std::span<const std::string> urls,
   const std::shared_ptr<Dataset> dataset(new Dataset(found.size(), options.shard));
   KnownCounts known;
   std::vector<std::size_t> unknown;
+  std::set<std::pair<store::Store*, std::string>> whole_folders;
   for (std::size_t i = 0; i < found.size(); ++i) {
     FoundShard& one = found[i];
     Shard& shard = dataset->shards_[i];
@@ -46,6 +48,10 @@ std::shared_ptr<const Dataset> Dataset::open(std::span<const std::string> urls,
                           .value_or(kUnknown);
     }
     if (shard.samples == kUnknown) unknown.push_back(i);
+    if (one.of_whole_folder) whole_folders.emplace(one.store.get(), *one.folder);
+  }
+  if (options.missing == DatasetOptions::Missing::kRefuse) {
+    for (const auto& [store, folder] : whole_folders) known.check_whole(*store, folder);
   }
   std::atomic<std::size_t> opened = 0;
   for_each_of(unknown.size(), options.open_at_once, [&](std::size_t i) {

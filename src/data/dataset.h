@@ -42,6 +42,8 @@ struct DatasetOptions {
   ShardOptions shard = {};
   store::StoreOptions store = {};
   int open_at_once = 16;  // shards
+  // Shards of a folder that its manifest lists and that are not there.
+  enum class Missing { kRefuse, kAccept } missing = Missing::kRefuse;
   // Called as shards are opened by Dataset::open(), from any of its threads; for progress bars.
   std::function<void(std::size_t opened, std::size_t of)> on_open = {};
   std::shared_ptr<store::Cache> cache = {};  // of all stores; shared with other data sets

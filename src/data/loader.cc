@@ -18,6 +18,8 @@
 namespace bedplate::data {
 namespace {
 
+constexpr Nanos kForever = INT64_MAX / 4;
+
 LoaderOptions checked(LoaderOptions options) {
   const auto refuse = [](std::string_view what, std::int64_t value, std::string_view must) {
     throw Error(Code::kInvalid, "{} is {}; it must be {}", what, value, must);
@@ -45,6 +47,11 @@ class Loader::Engine {
   std::int64_t ahead() const { return ahead_; }
   std::int64_t slabs() const { return pool_->made(); }
   bool of_this_process() const { return process_ == ::getpid(); }
+  bool stop(Nanos patience);
+  bool in_own_thread() const;
+  void abandon() {
+    for (std::thread& thread : threads_) thread.detach();
+  }
 
  private:
   // An epoch from some position on. Threads hold on to theirs until their batch is done.
@@ -69,6 +76,7 @@ class Loader::Engine {
   ShareOptions share_options(std::int64_t samples, std::int64_t consumed) const;
   Share share_of_step(const Run& run, std::int64_t step) const;
   std::int64_t consumed(const Run& run) const;
+  void add_thread();
   void work();
 
   LoaderShared shared_;
@@ -86,7 +94,9 @@ class Loader::Engine {
   std::int64_t batches_ = 0;
   std::int64_t wait_ns_ = 0;
   std::int64_t idle_ns_ = 0;
-  std::vector<std::jthread> threads_;
+  std::condition_variable ended_;
+  int alive_ = 0;  // threads
+  std::vector<std::thread> threads_;
 };
 
 Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions options)
@@ -116,20 +126,47 @@ Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions optio
   // Signals are the caller's threads', but for those that a thread raises by what it does.
   for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) ::sigdelset(&all, own);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (std::int64_t i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { work(); });
-    ::pthread_setname_np(threads_.back().native_handle(), "bedplate-load");
+  try {
+    for (std::int64_t i = 0; i < threads; ++i) add_thread();
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    stop(kForever);
+    throw;
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Loader::Engine::~Engine() {
-  {
+void Loader::Engine::add_thread() {
+  threads_.emplace_back([this] {
+    work();
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+    --alive_;
+    ended_.notify_all();
+  });
+  const std::lock_guard lock(mutex_);
+  ++alive_;
+  ::pthread_setname_np(threads_.back().native_handle(), "bedplate-load");
+}
+
+Loader::Engine::~Engine() { stop(kForever); }
+
+// Afterwards no thread uses this any more; or it returned false, and this must live on.
+bool Loader::Engine::stop(Nanos patience) {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
   room_.notify_all();
+  if (!ended_.wait_for(lock, std::chrono::nanoseconds(patience), [&] { return alive_ == 0; }))
+    return false;
+  lock.unlock();
+  for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  return true;
+}
+
+bool Loader::Engine::in_own_thread() const {
+  return std::ranges::any_of(threads_, [](const std::thread& thread) {
+    return thread.get_id() == std::this_thread::get_id();
+  });
 }
 
 ShareOptions Loader::Engine::share_options(std::int64_t samples, std::int64_t consumed) const {
@@ -286,9 +323,26 @@ LoaderStats Loader::Engine::stats() const {
 Loader::Loader(std::shared_ptr<const Source> source, LoaderOptions options)
     : engine_(std::make_unique<Engine>(std::move(source), std::move(options))) {}
 
-Loader::~Loader() {
+Loader::~Loader() { close(kForever); }
+
+bool Loader::close(Nanos patience) {
+  if (engine_ == nullptr) return true;
   // In a child its threads do not exist and its locks may be held by them.
-  if (!engine_->of_this_process()) static_cast<void>(engine_.release());
+  if (!engine_->of_this_process()) {
+    static_cast<void>(engine_.release());
+    return true;
+  }
+  if (engine_->in_own_thread()) {  // which cannot wait for itself
+    std::thread([engine = std::move(engine_)]() mutable { engine.reset(); }).detach();
+    return true;
+  }
+  if (engine_->stop(patience)) {
+    engine_.reset();
+    return true;
+  }
+  engine_->abandon();
+  static_cast<void>(engine_.release());
+  return false;
 }
 
 void Loader::begin(const LoaderState& state) { engine_->begin(state); }

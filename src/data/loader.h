@@ -13,6 +13,11 @@
 //
 // plus what the consumer still holds, where ahead = prefetch_bytes / batch bytes, at least 1.
 //
+// The end: the destructor waits for the threads, which end with the batch they are at. close()
+// waits for so long only; threads that a caller's decode function keeps then live on with all that
+// they use, and the loader can go. A loader may end in one of its own threads (in a decode
+// function).
+//
 // One consumer at a time; state() and stats() from any thread. After fork() a child must make a
 // Loader of its own; destroying the inherited one there does nothing.
 //
@@ -46,6 +51,19 @@ enum class Verify {
   kNever,
 };
 
+// A batch's samples for a caller's own decoding.
+struct DecodeCall {
+  std::span<const Sample> samples;
+  // One a sample. What is random and follows from it is the same for any number of ranks and
+  // threads.
+  std::span<const std::uint64_t> seeds;
+  std::span<const std::int64_t> sources;  // of a mix: which data set each is of; else empty
+  // The sample cannot be decoded, for this reason: true when it is to be left out of what is made,
+  // false when that is an error. Throws when too many have been left out.
+  std::function<bool(std::size_t sample, std::string_view why)> leave_out;
+  std::function<std::string(std::size_t sample)> place;  // for messages: its shard and the rest
+};
+
 struct LoaderOptions {
   std::int64_t batch_size = 1;  // of one rank
   std::int64_t rank = 0;
@@ -59,8 +77,8 @@ struct LoaderOptions {
   int refetches = 2;
   Verify verify = Verify::kFirst;
   Nanos read_timeout = store::kDefaultTimeout;
-  // Called in a loader thread with a batch's samples in place of collating them: fills `made`.
-  std::function<void(std::span<const Sample>, Batch&)> decode = {};
+  // Called in a loader thread in place of collating: fills Batch::made.
+  std::function<void(const DecodeCall&, Batch&)> decode = {};
 };
 
 // Where an epoch stands. As text it is a JSON object below 200 bytes.
@@ -108,6 +126,9 @@ class Loader {
   // within `wait`: nullopt, and nothing is lost.
   std::optional<std::shared_ptr<const Batch>> next_within(Nanos wait);
   std::shared_ptr<const Batch> next();
+
+  // Ends the threads; false when some have not ended in time. Only the destructor may follow.
+  bool close(Nanos patience);
 
   LoaderState state() const;
   std::int64_t steps_left() const;  // of the epoch

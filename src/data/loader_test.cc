@@ -307,6 +307,25 @@ TEST_F(BadSamples, RefetchReadsAgainAndThenRaises) {
 
 // --- the cache --------------------------------------------------------------------------------
 
+// What came wrong from the origin lies in the cache with a good checksum of the cache's own.
+TEST_F(BadSamples, RefetchGoesPastTheCacheAndOutOfItGoesWhatWasBad) {
+  const auto plain = numbers(40, 40);
+  const std::int64_t place = plain->shards()[0].index().extent(17).offset;
+  DatasetOptions options;
+  options.cache = store::Cache::open({.folder = folder_.path() / "cache", .cap_bytes = 8 * kMiB});
+  options.wrap = [place](std::shared_ptr<store::Store> inner) -> std::shared_ptr<store::Store> {
+    return std::make_shared<store::FaultStore>(
+        std::move(inner), store::Faults{.after_read = store::flip_bit("000000.shard", place, 1)});
+  };
+  const std::string urls[] = {(folder_.path() / "40-40").string() + "/"};
+  const auto source = shuffled(Dataset::open(urls, options));
+  for (const OnBad on_bad : {OnBad::kRefetch, OnBad::kRaise}) {
+    Loader loader(source, {.batch_size = 4, .threads = 1, .on_bad = on_bad});
+    EXPECT_EQ(rest(loader), reference(*source, 0));
+    EXPECT_EQ(loader.stats().refetched, on_bad == OnBad::kRefetch ? 1 : 0);
+  }
+}
+
 // Acceptance case 7: a scan over twice the cache, again and again; least recently used has no hits.
 TEST_F(LoaderOf, ACacheKeepsWhatTheOrderNeedsSoonest) {
   const std::string folder = (folder_.path() / "wide").string() + "/";

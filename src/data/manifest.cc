@@ -51,9 +51,32 @@ std::optional<std::int64_t> KnownCounts::samples_of(store::Store& store, std::st
   if (!manifest.table || manifest.table->text() != format) return std::nullopt;
   ++manifest.asked;
   const auto row = manifest.table->find(std::string_view(object.key).substr(folder.size()));
+  if (row) manifest.found.insert(row->name);
   if (row && row->size == object.size && row->version == object.version) return row->number;
   if (manifest.changed++ == 0) manifest.first_changed = object.key;
   return std::nullopt;
+}
+
+void KnownCounts::check_whole(store::Store& store, const std::string& folder) const {
+  const auto at = manifests_.find({&store, folder});
+  if (at == manifests_.end()) return;
+  const Manifest& manifest = at->second;
+  if (!manifest.table || manifest.asked == 0 ||
+      std::ssize(manifest.found) == manifest.table->rows())
+    return;
+  std::int64_t samples = 0;
+  std::optional<std::string> first;
+  for (std::int64_t i = 0; i < manifest.table->rows(); ++i) {
+    const ObjectRow row = manifest.table->row(i);
+    if (manifest.found.contains(row.name)) continue;
+    samples += row.number;
+    if (!first) first = folder + std::string(row.name);
+  }
+  throw Error(Code::kNotFound,
+              "{} of the {} shards that {} lists are not there, with {} samples (first: {}); bring "
+              "them back, or write the manifest anew with bedplate data index",
+              manifest.table->rows() - std::ssize(manifest.found), manifest.table->rows(),
+              manifest.name, samples, to_utf8(*first));
 }
 
 std::vector<std::string> KnownCounts::notes() const {
@@ -75,7 +98,9 @@ std::vector<std::string> KnownCounts::notes() const {
 
 ManifestMade write_manifest(const std::string& folder_url, const DatasetOptions& options) {
   const std::string url = folder_url.ends_with('/') ? folder_url : folder_url + "/";
-  const auto dataset = Dataset::open({&url, 1}, options);
+  DatasetOptions as_it_is = options;
+  as_it_is.missing = DatasetOptions::Missing::kAccept;
+  const auto dataset = Dataset::open({&url, 1}, as_it_is);
   const store::Place folder = store::locate(url, options.store);
   const Dataset::Shard& first = dataset->shards().front();
   if (first.format->open_folder &&

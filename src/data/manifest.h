@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,9 @@ class KnownCounts {
   std::optional<std::int64_t> samples_of(store::Store& store, std::string_view folder,
                                          const store::ObjectInfo& object, std::string_view format,
                                          Deadline deadline);
+  // After samples_of() of all shards that the folder has: Error{kNotFound} when its manifest lists
+  // more of them, since an epoch would be shorter than it was.
+  void check_whole(store::Store& store, const std::string& folder) const;
   // Why manifests, or rows of them, were passed over: for people.
   std::vector<std::string> notes() const;
 
@@ -51,6 +55,7 @@ class KnownCounts {
     std::optional<ObjectTable> table;
     std::string damage;  // why there is no table, when there is a manifest
     std::int64_t asked = 0;
+    std::set<std::string_view> found;  // names of rows, views into the table
     std::int64_t changed = 0;
     std::string first_changed;
   };

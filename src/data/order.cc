@@ -27,7 +27,7 @@ void check(const ShareOptions& o) {
     throw Error(Code::kInvalid, "rank {} of {} cannot take batches of {} after {} of {} samples",
                 o.rank, o.world_size, o.batch_size, o.consumed, o.samples);
   }
-  if (o.batch_size > INT64_MAX / 2 / o.world_size) {
+  if (o.batch_size > INT64_MAX / 4 / o.world_size) {
     throw Error(Code::kInvalid, "{} batches of {} samples are too many to count", o.world_size,
                 o.batch_size);
   }

@@ -69,8 +69,8 @@ class Order {
   std::uint64_t key_;
   Permutation blocks_;
   std::vector<std::int32_t> block_at_;  // after prepare(); else empty
-  std::int64_t short_block_at_;  // where the last block comes, which may be short
-  std::int64_t short_block_;     // its samples
+  std::int64_t short_block_at_;         // where the last block comes, which may be short
+  std::int64_t short_block_;            // its samples
 };
 
 // What becomes of the samples at an epoch's end that do not fill a batch of every rank.

@@ -12,6 +12,8 @@
 namespace bedplate::data {
 namespace {
 
+constexpr std::size_t kMostDimensions = 32;  // NumPy 1 has no more
+
 struct DtypeText {
   std::string_view name;
   std::size_t size;
@@ -50,6 +52,9 @@ void check_name(const std::string& name, std::set<std::string>& names) {
 // Bytes of a value, or of what a column of any length repeats.
 std::size_t unit_of(const Column& column) {
   std::size_t bytes = size_of(column.dtype);
+  if (column.shape.size() > kMostDimensions)
+    throw Error(Code::kInvalid, "column {} has {} dimensions; {} are the most that arrays have",
+                column.name, column.shape.size(), kMostDimensions);
   for (std::size_t i = 0; i < column.shape.size(); ++i) {
     const std::int64_t n = column.shape[i];
     if (i == 0 && n == kAny) continue;

@@ -1,11 +1,26 @@
 #include "data/source.h"
 
+#include <array>
 #include <bit>
 
 #include "base/error.h"
 #include "data/permutation.h"
 
 namespace bedplate::data {
+namespace {
+
+constexpr std::int64_t kMostEpochSamples = std::int64_t{1} << 60;
+
+// Of the first, the middle and the last sample.
+std::array<Extent, 3> some_extents(const Dataset& dataset) {
+  const auto extent = [&](std::int64_t sample) {
+    const Dataset::Place at = dataset.place(sample);
+    return dataset.shards()[at.shard].index().extent(at.sample);
+  };
+  return {extent(0), extent(dataset.samples() / 2), extent(dataset.samples() - 1)};
+}
+
+}  // namespace
 
 Source::Source(std::vector<SourcePart> parts, SourceOptions options)
     : parts_(std::move(parts)), options_(options) {
@@ -17,10 +32,10 @@ Source::Source(std::vector<SourcePart> parts, SourceOptions options)
     epoch_samples_ += samples;
     mixed.push_back({.samples = samples, .weight = parts_[i].weight});
   }
-  if (parts_.size() > 1) {
+  if (parts_.size() > 1 || options_.epoch_samples != 0) {
     mix_.emplace(std::move(mixed), options_.seed);
-    if (options_.epoch_samples < 0)
-      throw Error(Code::kInvalid, "an epoch of {} samples", options_.epoch_samples);
+    if (options_.epoch_samples < 0 || options_.epoch_samples > kMostEpochSamples)
+      throw Error(Code::kInvalid, "an epoch cannot have {} samples", options_.epoch_samples);
     if (options_.epoch_samples > 0) epoch_samples_ = options_.epoch_samples;
   }
   const auto number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
@@ -30,6 +45,9 @@ Source::Source(std::vector<SourcePart> parts, SourceOptions options)
     const double weight = mix_ ? part.weight : 1;
     fingerprint_ =
         key_of({fingerprint_, part.dataset->fingerprint(), std::bit_cast<std::uint64_t>(weight)});
+    // Names and sizes are the same where equal samples were packed in another order.
+    for (const Extent& extent : some_extents(*part.dataset))
+      fingerprint_ = key_of({fingerprint_, number(extent.bytes), extent.crc.value_or(0)});
   }
   epoch(0);  // what Order refuses is refused here
 }
@@ -44,6 +62,7 @@ OrderOptions Source::order_options(std::size_t part) const {
 }
 
 Source::Epoch Source::epoch(std::int64_t number) const {
+  if (number < 0) throw Error(Code::kInvalid, "there is no epoch {}; the first is 0", number);
   Epoch out;
   out.source_ = this;
   if (mix_) {
@@ -88,11 +107,8 @@ double Source::mean_sample_bytes() const {
   double bytes = 0;
   double samples = 0;
   for (const SourcePart& part : parts_) {
-    const Dataset& dataset = *part.dataset;
-    for (const std::int64_t sample :
-         {std::int64_t{0}, dataset.samples() / 2, dataset.samples() - 1}) {
-      const Dataset::Place at = dataset.place(sample);
-      bytes += static_cast<double>(dataset.shards()[at.shard].index().extent(at.sample).bytes);
+    for (const Extent& extent : some_extents(*part.dataset)) {
+      bytes += static_cast<double>(extent.bytes);
       ++samples;
     }
   }

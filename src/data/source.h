@@ -25,7 +25,8 @@ struct SourceOptions {
   std::int64_t block = 1;
   std::int64_t window = 1;
   std::int64_t lanes = 1;
-  // Of a mix: samples that make an epoch; 0: as many as all its data sets together have.
+  // Samples that make an epoch, which makes a mix of one data set too; 0: as many as all data sets
+  // together have.
   std::int64_t epoch_samples = 0;
 };
 
@@ -69,7 +70,8 @@ class Source {
   bool mixed() const { return mix_.has_value(); }
   std::int64_t epoch_samples() const { return epoch_samples_; }
   const SourceOptions& options() const { return options_; }
-  // Of the data sets and of all options that the order follows from.
+  // Of the data sets (checksums of three samples each included, where their format has such) and of
+  // all options that the order follows from.
   std::uint64_t fingerprint() const { return fingerprint_; }
   double mean_sample_bytes() const;  // estimated from the data sets' first and last samples
 

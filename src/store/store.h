@@ -40,6 +40,11 @@ struct ObjectInfo {
   bool operator==(const ObjectInfo&) const = default;
 };
 
+enum class From {
+  kAnywhere,
+  kOrigin,  // not out of a cache, and what caches hold of these bytes is forgotten
+};
+
 // One range to read, and how that went.
 struct Read {
   std::string key;
@@ -47,6 +52,7 @@ struct Read {
   std::span<std::byte> into;        // filled whole, or `error` is set and its content is undefined
   std::string version;              // if not empty: of this version only, else kCorrupt
   std::optional<Error> error = {};  // out: an older one is forgotten
+  From from = From::kAnywhere;
 };
 
 // An object in the making: it appears under its key whole, by commit(), or not at all. One thread.

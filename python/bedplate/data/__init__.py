@@ -23,6 +23,7 @@ except ImportError as _problem:
 from .dataset import Dataset
 from .fields import (
     Spec,
+    cast,
     float32,
     float64,
     image,
@@ -46,6 +47,7 @@ __all__ = [
     "Mix",
     "ShardWriter",
     "Spec",
+    "cast",
     "float32",
     "float64",
     "image",

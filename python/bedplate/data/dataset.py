@@ -1,7 +1,9 @@
 """Shards as one row of samples."""
 
-from os import PathLike, fspath
-from typing import Any, Dict, Iterator, List, Sequence, Union
+import math
+import warnings
+from os import PathLike, fsencode, fspath
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from .. import _native
 
@@ -11,17 +13,20 @@ Urls = Union[str, "PathLike[str]", Sequence[Union[str, "PathLike[str]"]]]
 class Dataset:
     """The samples of shards, wherever they lie: a map-style dataset, and what a `Loader` reads.
 
-        Dataset("train/")                                   # all shards below a folder
+        Dataset("train")                                    # all shards below a folder
         Dataset("s3://bucket/train-{000000..001023}.tar")   # braces, as in a shell
         Dataset(["a.shard", "https://host/b.shard"])
 
-    urls      names of shards, patterns, or folders that end in "/"
-    format    "packed", "webdataset", … (`bedplate data --help` lists them); None: by the names
+    urls      names of shards, patterns, or folders (in a bucket: prefixes that end in "/")
+    format    "packed", "webdataset", "mds", "tfrecord", "megatron" or "files"; None: by the names
     recover   take the whole samples of a shard whose end is missing, in place of an error
     cache     where copies of remote shards are kept: "/nvme/cache:200GB", "memory:4GB", or
               "memory:4GB,/nvme/cache:200GB" (docs/cache.md); shared with other processes and jobs
     on_bad    "raise", "skip:N" or "refetch": what loaders do with a damaged sample; see `Loader`
     timeout   seconds for one read, and to open one shard
+    storage   {"anonymous": True}: no credentials for a public bucket; {"endpoint": url}, {"region":
+              name}, {"instance_profile": True}: in place of AWS_ENDPOINT_URL_S3, AWS_REGION, …
+              (docs/data.md lists all)
 
     `dataset[i]` is a dict: bytes, str, or NumPy arrays (copies), and "__key__" where the format
     names its samples. Opening reads indices, never samples. Thread-safe; usable after fork() and,
@@ -40,6 +45,7 @@ class Dataset:
         cache: "str | None" = None,
         on_bad: str = "raise",
         timeout: float = 60.0,
+        storage: Optional[Mapping[str, Union[str, bool]]] = None,
     ) -> None:
         one = isinstance(urls, (str, PathLike))
         self.urls: List[str] = [_url(u) for u in ([urls] if one else urls)]  # type: ignore[list-item]
@@ -47,11 +53,22 @@ class Dataset:
         self.recover = bool(recover)
         self.cache = cache
         self.on_bad = on_bad
-        self.timeout = float(timeout)
+        self.timeout = seconds("timeout", timeout)
+        self.storage = dict(storage or {})
+        unknown = set(self.storage) - {"anonymous", "endpoint", "region", "instance_profile"}
+        if unknown:
+            raise ValueError("storage has no option %s" % ", ".join(sorted(map(repr, unknown))))
         parse_on_bad(on_bad)
         self._native = _native.Dataset.open(
-            self.urls, format or "", self.recover, self.timeout, cache or ""
+            [fsencode(u) for u in self.urls],
+            format or "",
+            self.recover,
+            self.timeout,
+            cache or "",
+            self.storage,
         )
+        for note in self._native.notes():
+            warnings.warn(note, stacklevel=2)
 
     def __len__(self) -> int:
         return int(self._native.samples)
@@ -95,6 +112,7 @@ class Dataset:
             "cache": self.cache,
             "on_bad": self.on_bad,
             "timeout": self.timeout,
+            "storage": self.storage,
         }
         return _open, (self.urls, options)
 
@@ -110,10 +128,18 @@ def _url(value: "Union[str, PathLike[str]]") -> str:
     return text
 
 
+def seconds(name: str, value: float) -> float:
+    """`value` as a time that can be waited for, or ValueError."""
+    number = float(value)
+    if not math.isfinite(number) or not 0 < number <= 1e6:
+        raise ValueError("%s is %r; it must be above 0 and at most 1,000,000 seconds" % (name, value))
+    return number
+
+
 def parse_on_bad(text: str) -> "tuple[str, int]":
     """("raise" | "skip" | "refetch", most samples to skip)."""
     name, _, most = text.partition(":")
-    if name == "skip" and most.isdigit():
+    if name == "skip" and most.isdecimal() and len(most) < 19:
         return name, int(most)
     if text in ("raise", "refetch"):
         return text, 0

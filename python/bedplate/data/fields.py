@@ -9,7 +9,8 @@ class Spec:
     """Made by the functions below; given to `Loader(fields={"name": spec})`.
 
     `name` may list alternatives, "jpg|jpeg|png": the first that a sample has. Without a spec a
-    field is taken as it is: numbers of one shape become a tensor, bytes and text a list.
+    field is taken as it is: numbers of one shape become a tensor, bytes and text a list. The name
+    "__key__" stands for the sample's own, where the format has such.
     """
 
     __slots__ = ("_options",)
@@ -34,6 +35,16 @@ def number(dtype: str = "int64") -> Spec:
     if dtype not in NUMBERS:
         raise ValueError("number() takes one of %s, not %r" % (", ".join(NUMBERS), dtype))
     return Spec(kind="number", dtype=NUMBERS[dtype])
+
+
+def cast(dtype: str) -> Spec:
+    """Numbers of one shape in another dtype → [batch, …]: uint16 tokens as int64, for instance.
+
+    A value that does not fit is a `CorruptError` of its sample; floats are rounded.
+    """
+    if dtype not in NUMBERS:
+        raise ValueError("cast() takes one of %s, not %r" % (", ".join(NUMBERS), dtype))
+    return Spec(kind="cast", dtype=NUMBERS[dtype])
 
 
 def int32() -> Spec:
@@ -85,14 +96,24 @@ def image(
     flip: float = 0.0,
     channels: int = 3,
     layout: str = "hwc",
+    background: Tuple[int, int, int] = (0, 0, 0),
+    alpha: str = "drop",
+    exif: bool = True,
+    damage: str = "refuse",
+    max_pixels: int = 178_956_970,
 ) -> Spec:
     """A JPEG or PNG → uint8 [batch, height, width, channels], or [batch, channels, height, width].
 
     fit       "stretch"; "center_crop" (the short side to `resize` pixels, then the middle);
-              "random_resized_crop" (`scale` and `ratio` as in torchvision); "pad" (in black)
+              "random_resized_crop" (`scale` and `ratio` as in torchvision); "pad" (the whole
+              picture in the middle of `background`)
     flip      probability of a mirror, left to right
     channels  3: RGB; 1: grey
     layout    "hwc" or "chw"
+    alpha     "drop": the colours as stored; "compose": over `background` (RGB)
+    exif      turn the picture upright by its orientation
+    damage    "refuse": a picture that is cut off or damaged is bad; "accept": what can be decoded
+    max_pixels  a larger picture is bad: a small file can claim a huge one
 
     What is random follows from the loader's seed, the epoch and the sample's position in it: the
     same for any number of ranks and threads. What becomes of each kind of file: docs/decode.md.
@@ -101,6 +122,13 @@ def image(
         raise ValueError("image(fit=) takes one of %s, not %r" % (", ".join(_FITS), fit))
     if layout not in ("hwc", "chw"):
         raise ValueError("image(layout=) takes hwc or chw, not %r" % (layout,))
+    if alpha not in ("drop", "compose"):
+        raise ValueError("image(alpha=) takes drop or compose, not %r" % (alpha,))
+    if damage not in ("refuse", "accept"):
+        raise ValueError("image(damage=) takes refuse or accept, not %r" % (damage,))
+    colour = [int(c) for c in background]
+    if len(colour) != 3 or not all(0 <= c <= 255 for c in colour):
+        raise ValueError("image(background=) takes three numbers from 0 to 255, not %r" % (background,))
     return Spec(
         kind="image",
         height=int(height),
@@ -112,6 +140,11 @@ def image(
         scale=_pair(scale),
         ratio=_pair(ratio),
         flip=float(flip),
+        background=colour,
+        compose_alpha=alpha == "compose",
+        exif=bool(exif),
+        accept_damage=damage == "accept",
+        max_pixels=int(max_pixels),
     )
 
 

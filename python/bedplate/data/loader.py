@@ -3,6 +3,7 @@
 import atexit
 import importlib.util
 import json
+import operator
 import os
 import sys
 import weakref
@@ -10,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from .. import _native
 from . import report
-from .dataset import Dataset, parse_on_bad
+from .dataset import Dataset, parse_on_bad, seconds
 from .fields import Spec
 from .mix import Mix
 
@@ -19,6 +20,9 @@ _BLOCK_BYTES = 4 << 20
 _WINDOW_BYTES = 1 << 30
 
 _open_loaders: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_exiting = False
+# Seconds that the end of the process waits for a decode function.
+_LAST_PATIENCE = 5.0
 
 
 class Loader:
@@ -35,15 +39,21 @@ class Loader:
                  the same again. rank and world_size are then its own affair.
     fields       {"name": spec}: what becomes of each field; None: all of them, as they are
     decode       a function sample dict → anything, called in loader threads in place of `fields`;
-                 a batch is then `collate(list of results)`
+                 a batch is then `collate(list of results)`. Threads share Python's lock: it pays
+                 where the work is done in C (NumPy, Pillow, torch). sample["__seed__"] follows from
+                 seed, epoch and position: draw from it what is to be random, and it is the same for
+                 any number of ranks and threads
     collate      torch's default_collate when there is torch, else the list itself
     rank, world_size   None: of torch.distributed, or RANK and WORLD_SIZE, or 0 of 1
     tail         "pad": full batches, the first samples of the epoch once more; "drop": full
-                 batches; "uneven": shorter ones. Every rank has the same number of batches.
+                 batches; "uneven": shorter ones, which is what an evaluation wants. Every rank has
+                 the same number of batches.
     threads      None: what the processors of this rank suggest, 1 to 8
     prefetch     bytes of batches that are made ahead
     on_bad       None: as the data set says; "raise"; "skip:N": its row is a copy of another one of
-                 the batch, counted in stats(), an error beyond N; "refetch": read again, then raise
+                 the batch, counted in stats(), an error beyond N; "refetch": read again, past
+                 caches, then raise. Bad is what cannot be read, has a wrong checksum, or cannot be
+                 decoded, an exception of decode= included
     verify       checksums: "first" (at the first reading), "always", "never"
     as_          "torch", "numpy"; None: torch when it is installed
     timeout      seconds for the reads of a batch, and for waiting for one beyond them
@@ -55,7 +65,9 @@ class Loader:
     Memory: (batches ahead) × (bytes of a batch), which `prefetch` bounds, and the samples of one
     batch a thread as they lie in shards, plus what you keep.
 
-    One consumer. In a child after fork(), and after unpickling, it goes on with threads of its own.
+    Of a `Mix`, batches have the place of each row's data set as "__source__".
+
+    One consumer, and one iteration at a time. In a child after fork(), and after unpickling, it goes on with threads of its own.
     """
 
     def __init__(
@@ -80,8 +92,13 @@ class Loader:
         as_: Optional[str] = None,
         timeout: float = 60.0,
     ) -> None:
+        if not isinstance(dataset, (Dataset, Mix)):
+            raise TypeError(
+                "Loader() takes a Dataset or a Mix, not %s; of a Subset, give its data set and "
+                "sampler=subset.indices" % type(dataset).__name__
+            )
         self.dataset = dataset
-        self.batch_size = batch_size
+        self.batch_size = _whole("batch_size", batch_size, 1, 1 << 31)
         self._parts = dataset.parts if isinstance(dataset, Mix) else [(dataset, 1.0)]
         if sampler is not None:
             if isinstance(dataset, Mix) or rank is not None or world_size is not None:
@@ -92,7 +109,8 @@ class Loader:
             found = _rank_and_world_size()
             rank = found[0] if rank is None else rank
             world_size = found[1] if world_size is None else world_size
-        self.rank, self.world_size = rank, world_size
+        self.rank = _whole("rank", rank, 0, 1 << 31)
+        self.world_size = _whole("world_size", world_size, 1, 1 << 31)
         _one_of("tail", tail, ("pad", "drop", "uneven"))
         _one_of("verify", verify, ("first", "always", "never"))
         if as_ is not None:
@@ -104,30 +122,38 @@ class Loader:
         self._decode = decode
         policy, most_skipped = parse_on_bad(on_bad or self._parts[0][0].on_bad)
         self._order = {
-            "seed": int(seed),
+            "seed": _whole("seed", seed, 0, (1 << 64) - 1),
             "lanes": 1,
             "epoch_samples": getattr(dataset, "epoch", None) or 0,
             **_block_and_window(self._parts, shuffle, window),
         }
         self._options = {
-            "batch_size": int(batch_size),
-            "rank": int(rank),
-            "world_size": int(world_size),
+            "batch_size": self.batch_size,
+            "rank": self.rank,
+            "world_size": self.world_size,
             "tail": tail,
-            "threads": int(threads) if threads is not None else _default_threads(),
-            "prefetch_bytes": int(prefetch),
+            "threads": _default_threads() if threads is None else _whole("threads", threads, 1, 256),
+            "prefetch_bytes": _whole("prefetch", prefetch, 0, 1 << 46),
             "fields": [_field(name, spec) for name, spec in (fields or {}).items()],
             "on_bad": policy,
             "most_skipped": most_skipped,
             "verify": verify,
-            "timeout": float(timeout),
+            "timeout": seconds("timeout", timeout),
+            "decode": decode,
         }
         self.num_workers = self._options["threads"]  # as reports call them
         self._native: Any = None
         self._process = 0
         self._state: Optional[str] = None  # to begin with, when there is no native loader yet
         self._started = False  # an iteration of the epoch that the native loader is in has begun
+        self._sampled_from: Optional[Tuple[int, int]] = None  # with sampler=: epoch, consumed
+        self._iterations = 0
         self._epoch_samples = len(dataset)
+        if tail == "drop" and sampler is None and len(self) == 0:
+            raise ValueError(
+                'tail="drop" leaves no batch: %d samples are fewer than a batch of %d for %d ranks'
+                % (self._epoch_samples, self.batch_size, self.world_size)
+            )
         self._open()
 
     # --- iteration ----------------------------------------------------------------------------
@@ -143,10 +169,14 @@ class Loader:
         if self._arrays == "torch":
             import torch  # noqa: F401  (the first batch should not wait for it)
         process, wait = self._process, self._options["timeout"] + 60.0
+        self._iterations += 1
+        iteration = self._iterations
         seen = report.Wait(self, native)
         while True:
             if process != os.getpid():
                 raise RuntimeError("this iteration began in another process; begin a new one")
+            if iteration != self._iterations:
+                raise RuntimeError("another iteration of this loader has begun; this one is over")
             with seen:
                 batch = native.next(arrays, wait)
             if batch is None:
@@ -168,14 +198,20 @@ class Loader:
 
     def _begin_with_sampler(self, native: Any) -> None:
         state = json.loads(native.state())
-        epoch, consumed = state["epoch"], state["consumed"]
-        if self._started:
+        epoch, consumed = self._sampled_from or (state["epoch"], state["consumed"])
+        self._sampled_from = None
+        samples = [int(i) for i in self._sampler]  # type: ignore[union-attr]
+        if self._started or (samples and consumed >= len(samples)):
             epoch, consumed = epoch + 1, 0
-        native.begin_with([int(i) for i in self._sampler], epoch, consumed)  # type: ignore[union-attr]
+        try:
+            native.begin_with(samples, epoch, consumed)
+        except TypeError:
+            raise ValueError("the sampler gave a number beyond 2^63") from None
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch, from its beginning."""
-        self._open().begin_epoch(int(epoch))
+        self._open().begin_epoch(_whole("epoch", epoch, 0, (1 << 40) - 1))
+        self._sampled_from = None
         self._started = False
 
     # --- state --------------------------------------------------------------------------------
@@ -185,14 +221,22 @@ class Loader:
 
         The same on every rank.
         """
-        return dict(json.loads(self._open().state()))
+        state = dict(json.loads(self._open().state()))
+        if self._sampled_from is not None:
+            state["epoch"], state["consumed"] = self._sampled_from
+        return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on after `state`, exactly, with any world size, batch size and number of threads.
 
         ValueError when it is of other data, or of another seed, shuffle, window or mix.
         """
-        self._open().begin(json.dumps(state))
+        native = self._open()
+        if self._sampler is None:
+            native.begin(json.dumps(state))
+        else:  # how long its epochs are, the sampler says when it is asked
+            native.begin(json.dumps({**state, "consumed": 0}))
+            self._sampled_from = (int(state["epoch"]), int(state["consumed"]))
         self._started = False
 
     def stats(self) -> Dict[str, Any]:
@@ -205,11 +249,19 @@ class Loader:
         return dict(self._open().stats())
 
     def close(self) -> None:
-        """Ends the threads and lets memory go that no batch holds. Iterating opens it again."""
-        if self._native is not None and self._process == os.getpid():
-            self._state = self._native.state()
-            native, self._native = self._native, None
-            native.close()
+        """Ends the threads and lets memory go that no batch holds. Iterating opens it again.
+
+        TimeoutError when decode() does not return within `timeout` seconds: its thread is left.
+        """
+        if not self._close(self._options["timeout"]):
+            raise TimeoutError("decode() did not return within %g s" % self._options["timeout"])
+
+    def _close(self, patience: float) -> bool:
+        if self._native is None or self._process != os.getpid():
+            return True
+        self._state = self._native.state()
+        native, self._native = self._native, None
+        return bool(native.close(patience))
 
     # --- processes ----------------------------------------------------------------------------
 
@@ -217,9 +269,10 @@ class Loader:
         """The native loader of this process."""
         if self._native is not None and self._process == os.getpid():
             return self._native
-        options = dict(self._options, decode=self._decode and _each(self._decode))
+        if _exiting:
+            raise RuntimeError("the interpreter is about to end; no loader is opened any more")
         parts = [(dataset._native, weight) for dataset, weight in self._parts]
-        native = _native.Loader(parts, self._order, options)
+        native = _native.Loader(parts, self._order, self._options)
         if self._state is not None:
             native.begin(self._state)
         self._native, self._process = native, os.getpid()
@@ -254,15 +307,26 @@ os.register_at_fork(before=_before_fork)
 @atexit.register
 def _close_all() -> None:
     # Before the interpreter goes: threads may be about to call decode().
+    global _exiting
+    _exiting = True
     for loader in list(_open_loaders):
-        loader.close()
+        if not loader._close(_LAST_PATIENCE):
+            print(
+                "bedplate: decode() has not returned for %g s; the process ends without it"
+                % _LAST_PATIENCE,
+                file=sys.stderr,
+            )
 
 
-def _each(decode: Callable[[Dict[str, Any]], Any]) -> Callable[[List[Dict[str, Any]]], Any]:
-    def decode_all(samples: List[Dict[str, Any]]) -> Any:
-        return [decode(sample) for sample in samples]
-
-    return decode_all
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    """`value` as an int, or a ValueError that says what it must be."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError("%s is a whole number, not %r" % (name, value)) from None
+    if not least <= number <= most:
+        raise ValueError("%s is %d; it must be %d to %d" % (name, number, least, most))
+    return number
 
 
 def _default_collate(arrays: str) -> Callable[[List[Any]], Any]:
@@ -317,4 +381,6 @@ def _block_and_window(
     stored = sum(shard["bytes"] for dataset, _ in parts for shard in dataset.shards())
     mean = max(1, stored // max(1, samples))
     block = max(1, _BLOCK_BYTES // mean)
-    return {"block": block, "window": max(1, _WINDOW_BYTES // mean) if window is None else int(window)}
+    if window is not None:
+        window = _whole("window", window, 1, 1 << 62)
+    return {"block": block, "window": max(1, _WINDOW_BYTES // mean) if window is None else window}

@@ -1,5 +1,6 @@
 """Several data sets drawn from in fixed shares."""
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from .dataset import Dataset
@@ -15,8 +16,9 @@ class Mix:
 
     epoch   samples that make an epoch; None: as many as all data sets together have
 
-    A row's data set comes with the batch as "__source__", its place among the parts. Resuming is as
-    exact as with one data set, for any number of ranks.
+    A row's data set comes with the batch as "__source__", its place among the parts (int64). All of
+    them must have the same fields, or those that `Loader(fields=)` names, of the same types. Resuming
+    is as exact as with one data set, for any number of ranks.
     """
 
     def __init__(self, parts: Parts, *, epoch: Optional[int] = None) -> None:
@@ -25,6 +27,11 @@ class Mix:
         for dataset, _ in self.parts:
             if not isinstance(dataset, Dataset):
                 raise TypeError("Mix() takes data sets, not %r" % (dataset,))
+        for _, weight in self.parts:
+            if not (math.isfinite(weight) and weight > 0):
+                raise ValueError("a weight is %r; it must be above 0" % (weight,))
+        if epoch is not None and not 1 <= epoch <= 1 << 60:
+            raise ValueError("an epoch cannot have %r samples" % (epoch,))
         self.epoch = epoch
 
     def __len__(self) -> int:

@@ -100,6 +100,8 @@ struct ImageDecoderOptions {
   Alpha alpha = Alpha::kDrop;
   Shrink shrink = Shrink::kInTransform;
   std::int64_t max_pixels = 178'956'970;  // of the file's picture: Pillow's limit, 512 MiB of RGB
+
+  bool operator==(const ImageDecoderOptions&) const = default;
 };
 
 struct Pixels {

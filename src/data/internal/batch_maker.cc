@@ -26,7 +26,13 @@ Nanos thread_cpu_time() {
 // Errors of the sample's own; others are of the machine or of the caller, and no sample's fault.
 bool is_of_the_sample(const Error& error) {
   return error.code() == Code::kCorrupt || error.code() == Code::kIo ||
-         error.code() == Code::kNotFound;
+         error.code() == Code::kNotFound || error.code() == Code::kUnsupported;
+}
+
+std::string names_of(const Sample& sample) {
+  std::vector<std::string> names;
+  for (const Field& field : sample.fields) names.push_back(to_utf8(field.name));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 Collator collator_of(const Source& source, const LoaderOptions& options) {
@@ -57,6 +63,7 @@ LoaderShared::LoaderShared(std::shared_ptr<const Source> source, LoaderOptions o
       options_(std::move(options)),
       collator_(collator_of(*source_, options_)),
       parts_(source_->parts()) {
+  for (std::size_t i = 1; i < parts_.size(); ++i) check_part(i);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Dataset& dataset = source_->dataset(i);
     parts_[i].into_rows = std::make_unique<std::atomic<std::int8_t>[]>(dataset.shards().size());
@@ -64,6 +71,32 @@ LoaderShared::LoaderShared(std::shared_ptr<const Source> source, LoaderOptions o
       parts_[i].checked = std::make_unique<std::atomic<std::uint64_t>[]>(
           static_cast<std::size_t>(dataset.samples() + 63) / 64);
     }
+  }
+}
+
+// Columns are made of the first part's first sample: the others must have the same.
+void LoaderShared::check_part(std::size_t part) const {
+  if (options_.decode) return;
+  const auto deadline = Deadline::after(options_.read_timeout);
+  const Sample example = source_->dataset(part).get(0, deadline);
+  const auto mismatch = [&](std::string_view what) {
+    return Error(Code::kInvalid, "data set {} of the mix does not go with the first: {}", part,
+                 what);
+  };
+  try {
+    if (options_.fields.empty()) {
+      const Sample first = source_->dataset(0).get(0, deadline);
+      const auto same_name = [](const Field& a, const Field& b) { return a.name == b.name; };
+      if (!std::ranges::equal(first.fields, example.fields, same_name))
+        throw Error(Code::kInvalid,
+                    "its fields are {}, those of the first {}; name in fields= what to take",
+                    names_of(example), names_of(first));
+    }
+    const Collator own(options_.fields, example);
+    if (!own.same_columns(collator_))
+      throw Error(Code::kInvalid, "types or shapes of its fields are others");
+  } catch (const Error& error) {
+    throw mismatch(error.what());
   }
 }
 
@@ -124,7 +157,7 @@ std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t
   shared_.read_ns += real_clock().now() - began;
   const Nanos began_cpu = thread_cpu_time();
   if (shared_.options().decode) {
-    decode_by_caller(*batch);
+    decode_by_caller(epoch_number, *batch);
   } else {
     fill(epoch_number, *batch);
     shared_.collator().finish(*batch);
@@ -151,7 +184,12 @@ void BatchMaker::draw(const Source::Epoch& epoch, const Share& share) {
     in_order_.push_back(&item);
   }
   // A loop of its own: its cache misses then overlap.
-  for (Item& item : items_) item.extent = item.shard->index().extent(item.in_shard);
+  for (Item& item : items_) {
+    item.extent = item.shard->index().extent(item.in_shard);
+    // A record of another length is no row; unpacking it says what is wrong.
+    item.in_row = item.in_row &&
+                  static_cast<std::size_t>(item.extent.bytes) == shared_.collator().row_bytes(0);
+  }
   std::ranges::sort(in_order_, {},
                     [](const Item* item) { return std::tuple(item->shard, item->extent.offset); });
 }
@@ -206,7 +244,12 @@ void BatchMaker::read(std::span<Item*> items) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     items[i]->error = std::move(reads_[i].error);
     if (!items[i]->error) check(*items[i]);
-    if (items[i]->error && shared_.options().on_bad == OnBad::kRefetch) refetch(*items[i]);
+    if (!items[i]->error) continue;
+    if (shared_.options().on_bad == OnBad::kRefetch) {
+      refetch(*items[i], shared_.options().refetches);
+    } else if (shared_.source().dataset(items[i]->drawn.part).cache()) {
+      refetch(*items[i], 1);  // a cache never makes a read fail that would not fail without it
+    }
   }
 }
 
@@ -219,16 +262,17 @@ void BatchMaker::check(Item& item) const {
   }
 }
 
-void BatchMaker::refetch(Item& item) {
+void BatchMaker::refetch(Item& item, int times) {
   store::ObjectInfo scratch;
   const store::ObjectInfo& object = item.shard->index().object(item.in_shard, scratch);
-  for (int i = 0; i < shared_.options().refetches && item.error; ++i) {
+  for (int i = 0; i < times && item.error; ++i) {
     if (!is_of_the_sample(*item.error)) return;
     ++shared_.refetched;
     store::Read again{.key = object.key,
                       .offset = item.extent.offset,
                       .into = item.raw,
-                      .version = object.version};
+                      .version = object.version,
+                      .from = store::From::kOrigin};
     item.shard->store->read({&again, 1}, Deadline::after(shared_.options().read_timeout));
     item.error = std::move(again.error);
     if (!item.error) check(item);
@@ -255,6 +299,11 @@ void BatchMaker::pass_over(const Item& item) {
                Error(item.error->code(), "{}: {}", place_of(item), item.error->what()));
 }
 
+std::uint64_t BatchMaker::seed_of(const Item& item, std::int64_t epoch_number) const {
+  return key_of({shared_.source().options().seed, static_cast<std::uint64_t>(epoch_number),
+                 static_cast<std::uint64_t>(item.position)});
+}
+
 // Puts the item into the row; false, and item.error set, when it is bad.
 bool BatchMaker::put(std::size_t at, std::int64_t row, std::int64_t epoch_number, Batch& batch) {
   Item& item = items_[at];
@@ -266,10 +315,7 @@ bool BatchMaker::put(std::size_t at, std::int64_t row, std::int64_t epoch_number
   try {
     samples_.resize(1);
     item.shard->index().unpack(item.in_shard, item.raw, samples_[0]);
-    const std::uint64_t seed =
-        key_of({shared_.source().options().seed, static_cast<std::uint64_t>(epoch_number),
-                static_cast<std::uint64_t>(item.position)});
-    shared_.collator().put(samples_[0], row, seed, batch);
+    shared_.collator().put(samples_[0], row, seed_of(item, epoch_number), batch);
     return true;
   } catch (const Error& error) {
     item.error = error;
@@ -300,19 +346,23 @@ void BatchMaker::fill(std::int64_t epoch_number, Batch& batch) {
     if (next == count)
       throw Error(items_[i].error->code(), "{}: {}; no other sample of its batch is whole",
                   place_of(items_[i]), items_[i].error->what());
-    if (items_[next].in_row) std::ranges::copy(items_[next].raw, items_[i].raw.begin());
+    if (items_[next].in_row)
+      std::ranges::copy(items_[next].raw,
+                        batch.columns[0].data.begin() +
+                            static_cast<std::ptrdiff_t>(i * shared_.collator().row_bytes(0)));
     whole = i;
   }
 }
 
-void BatchMaker::decode_by_caller(Batch& batch) {
+void BatchMaker::decode_by_caller(std::int64_t epoch_number, Batch& batch) {
   samples_.resize(items_.size());
   batch.samples.clear();
   batch.sources.clear();
-  std::size_t kept = 0;
+  std::vector<Item*> kept;
+  std::vector<std::uint64_t> seeds;
   for (Item& item : items_) {
     try {
-      if (!item.error) item.shard->index().unpack(item.in_shard, item.raw, samples_[kept]);
+      if (!item.error) item.shard->index().unpack(item.in_shard, item.raw, samples_[kept.size()]);
     } catch (const Error& error) {
       item.error = error;
     }
@@ -320,19 +370,33 @@ void BatchMaker::decode_by_caller(Batch& batch) {
       pass_over(item);
       continue;
     }
-    batch.samples.push_back(item.drawn.sample);
-    if (shared_.source().mixed())
-      batch.sources.push_back(static_cast<std::int64_t>(item.drawn.part));
-    ++kept;
+    kept.push_back(&item);
   }
-  if (kept == 0 && !items_.empty()) fail(items_[0]);
-  for (std::size_t i = kept; i < items_.size() && kept > 0; ++i) {
+  if (kept.empty() && !items_.empty()) fail(items_[0]);
+  for (std::size_t i = kept.size(); i < items_.size(); ++i) {
     samples_[i] = samples_[0];
-    batch.samples.push_back(batch.samples[0]);
-    if (shared_.source().mixed()) batch.sources.push_back(batch.sources[0]);
+    kept.push_back(kept[0]);
   }
+  for (const Item* item : kept) {
+    batch.samples.push_back(item->drawn.sample);
+    if (shared_.source().mixed())
+      batch.sources.push_back(static_cast<std::int64_t>(item->drawn.part));
+    seeds.push_back(seed_of(*item, epoch_number));
+  }
+  const auto leave_out = [&](std::size_t sample, std::string_view why) {
+    Item& item = *kept[sample];
+    item.error = Error(Code::kCorrupt, "decode() raised {}", why);
+    if (shared_.options().on_bad != OnBad::kSkip) return false;
+    pass_over(item);
+    return true;
+  };
   batch.columns.clear();
-  shared_.options().decode(samples_, batch);
+  shared_.options().decode({.samples = samples_,
+                            .seeds = seeds,
+                            .sources = batch.sources,
+                            .leave_out = leave_out,
+                            .place = [&](std::size_t sample) { return place_of(*kept[sample]); }},
+                           batch);
 }
 
 }  // namespace bedplate::data

@@ -38,6 +38,8 @@ class LoaderShared {
   std::vector<BadSample> bad() const;
 
  private:
+  void check_part(std::size_t part) const;
+
   struct Part {
     std::unique_ptr<std::atomic<std::int8_t>[]> into_rows;  // a shard: 0 not known, 1 no, 2 yes
     std::unique_ptr<std::atomic<std::uint64_t>[]> checked;  // a bit a sample
@@ -77,10 +79,11 @@ class BatchMaker {
   void place_in_memory(Batch& batch);
   void read(std::span<Item*> items);
   void check(Item& item) const;
-  void refetch(Item& item);
+  void refetch(Item& item, int times);
   bool put(std::size_t item, std::int64_t row, std::int64_t epoch_number, Batch& batch);
   void fill(std::int64_t epoch_number, Batch& batch);
-  void decode_by_caller(Batch& batch);
+  void decode_by_caller(std::int64_t epoch_number, Batch& batch);
+  std::uint64_t seed_of(const Item& item, std::int64_t epoch_number) const;
   [[noreturn]] void fail(const Item& item) const;
   void pass_over(const Item& item);
   std::string place_of(const Item& item) const;

@@ -34,6 +34,12 @@ class Finding {
         add_folder(url);
       } else {
         auto place = open(url);
+        if (place.key.empty()) {  // a folder of this machine, a bucket
+          add_named(named);
+          named.clear();
+          add_folder(url + "/");
+          continue;
+        }
         named.push_back({std::move(url), std::move(place), {}});
       }
     }
@@ -70,8 +76,9 @@ class Finding {
     }
     for (auto& [url, place, info] : named) {
       if (!info) {
-        throw Error(Code::kNotFound, "{} is not there{}", to_utf8(url),
-                    url.find("://") == std::string::npos ? "; a folder's name ends in /" : "");
+        throw Error(
+            Code::kNotFound, "{} is not there{}", to_utf8(url),
+            url.find("://") == std::string::npos ? "" : "; if it is a folder: its name ends in /");
       }
       const Format* format = format_ ? format_ : format_of_shard(place.key);
       if (format == nullptr)
@@ -104,6 +111,7 @@ class Finding {
                   to_utf8(url), to_utf8(here.front().object.key), here.front().format->name,
                   to_utf8(one.object.key), one.format->name);
     }
+    for (FoundShard& one : here) one.of_whole_folder = true;
     std::ranges::move(here, std::back_inserter(found_));
   }
 

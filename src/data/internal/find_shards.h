@@ -18,6 +18,7 @@ struct FoundShard {
   std::optional<std::string> folder;
   const Format* format = nullptr;
   std::shared_ptr<const ShardIndex> opened = {};  // when the format made it of a folder
+  bool of_whole_folder = false;                   // all shards of `folder` were asked for
 };
 
 // Errors as those of Dataset::open().

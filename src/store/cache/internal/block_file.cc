@@ -143,7 +143,7 @@ void BlockFile::read_some(std::span<Piece* const> pieces, Deadline deadline,
       if (ranges[i].error == 0) {
         finish(jobs[i], deadline, counters);
       } else {
-        drop_bad(jobs[i], deadline);
+        drop(jobs[i].piece->name, deadline);
       }
     }
     jobs.clear();
@@ -190,7 +190,7 @@ void BlockFile::finish(Job& job, Deadline deadline, CacheCounters& counters) {
   }
   if (!checks_out(job)) {
     ++counters.bad_checksums;
-    drop_bad(job, deadline);
+    drop(piece.name, deadline);
     return;
   }
   if (!job.scratch.empty()) {
@@ -230,14 +230,16 @@ void BlockFile::note_use(Job& job) {
   }
 }
 
-void BlockFile::drop_bad(const Job& job, Deadline deadline) {
-  forget(job.piece->name);
+void BlockFile::drop(const BlockName& name, Deadline deadline) {
   try {
+    const auto known = know(name);
+    forget(name);
+    if (!known) return;
     Change change(*file_, local_, deadline.within(kLockPatience));
-    change.forget(job.known.slot, job.known.generation);
+    change.forget(known->slot, known->generation);
     change.commit();
   } catch (const Error&) {
-    return;  // it is found bad again
+    return;
   }
 }
 

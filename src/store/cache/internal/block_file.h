@@ -61,6 +61,8 @@ class BlockFile {
   // Counts hits and bad checksums. Throws nothing: what cannot be read is not done.
   void read(std::span<Piece* const> pieces, Deadline deadline, CacheCounters& counters);
   bool has(const BlockName& name) const;
+  // It is there no more, for any process. Where that cannot be written down: nothing happens.
+  void drop(const BlockName& name, Deadline deadline);
 
   // Those that are worth their place. Errors of Change and of writing.
   void keep(std::span<const Fill> fills, Deadline deadline, CacheCounters& counters);
@@ -104,7 +106,6 @@ class BlockFile {
   void finish(Job& job, Deadline deadline, CacheCounters& counters);
   bool checks_out(Job& job);
   void note_use(Job& job);
-  void drop_bad(const Job& job, Deadline deadline);
   void abandon(std::span<const Change::Place> places);
 
   static constexpr std::size_t kShards = 16;

@@ -73,6 +73,7 @@ class ReadCall {
   CachedObject object_of(const Read& read);
   void tell_origin(const Hash128& key, std::uint64_t hash, const std::string& url);
   void cut(std::size_t read, const CachedObject& object);
+  void drop(const Read& read, const CachedObject& object);
   void serve();
   std::map<BlockName, Block> missing();
   bool fetch();
@@ -166,6 +167,15 @@ void ReadCall::cut(std::size_t index, const CachedObject& object) {
   }
 }
 
+void ReadCall::drop(const Read& read, const CachedObject& object) {
+  const std::int64_t end = read.offset + std::ssize(read.into);
+  BlockName name = object.name;
+  for (std::int64_t at = read.offset / block_bytes(); at * block_bytes() < end; ++at) {
+    name.number = static_cast<std::uint32_t>(at);
+    for (const auto& file : files_) file->drop(name, deadline_);
+  }
+}
+
 void ReadCall::resolve() {
   objects_.resize(reads_.size());
   const bool usable = !files_.empty() && files_.back()->fits(block_bytes());
@@ -176,7 +186,13 @@ void ReadCall::resolve() {
     objects_[i] = object_of(read);
     check_read(read, objects_[i].size, objects_[i].version, origin_);
     past_[i] = objects_[i].version.empty() || objects_[i].size / block_bytes() >= UINT32_MAX;
-    if (!past_[i]) cut(i, objects_[i]);
+    if (past_[i]) return;
+    if (read.from == From::kOrigin) {
+      drop(read, objects_[i]);
+      past_[i] = true;
+    } else {
+      cut(i, objects_[i]);
+    }
   });
   pending_.reserve(pieces_.size());
   for (Piece& piece : pieces_) pending_.push_back(&piece);
