@@ -12,6 +12,15 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from ring_reader import Trace  # noqa: E402
 
+def torch_since(major, minor, what):
+    """Skips a test of what only newer versions of torch have."""
+    import torch
+
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    reason = "torch %s has no %s" % (torch.__version__, what)
+    return pytest.mark.skipif(version < (major, minor), reason=reason)
+
+
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from conftest import torch_since  # noqa: E402
+
 
 def test_save_load_and_fsync(run, trace, tmp_path):
     run(
@@ -40,6 +42,7 @@ def test_save_load_and_fsync(run, trace, tmp_path):
     assert process.open_kind == 0
 
 
+@torch_since(2, 2, "torch.distributed.checkpoint.save")
 def test_distributed_checkpoint(run, trace):
     run(
         """

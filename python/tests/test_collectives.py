@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("torch.distributed")
 
+from conftest import torch_since  # noqa: E402
+
 ALL_REDUCE, BARRIER, OBJECT, SEND, RECV, ISEND, IRECV, INIT = 1, 7, 11, 32, 33, 34, 35, 64
 
 START = """
@@ -29,6 +31,7 @@ def operations(process):
     return [(a & 0xFF, a >> 8 & 1, a >> 9 & 0x7F, a >> 16) for a in records]
 
 
+@torch_since(2, 6, "reduce_scatter in Gloo")
 def test_every_collective_is_seen_once(run, trace, torchrun):
     run(
         START
@@ -276,6 +279,7 @@ def test_no_sync_and_a_model_that_is_gone(run, trace, torchrun):
     assert first.texts("hook_off") == []
 
 
+@torch_since(2, 2, "compiled all_reduce on CPUs")
 def test_fsdp_and_functional_collectives_keep_working(run, trace, torchrun):
     result = run(
         START

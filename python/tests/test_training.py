@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import torch_since  # noqa: E402
+
 MODEL = """
     import torch
     torch.manual_seed(0)
@@ -61,7 +63,7 @@ def test_two_optimizers_of_a_gan_have_two_ordinals(run, trace):
     "make",
     [
         "torch.optim.LBFGS(model.parameters(), max_iter=3)",
-        "torch.optim.Adam(model.parameters(), fused=True)",
+        pytest.param("torch.optim.Adam(model.parameters(), fused=True)", marks=torch_since(2, 4, "fused Adam on CPUs")),
         "torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)",
         "Own(model.parameters())",
         "Around(torch.optim.SGD(model.parameters(), lr=0.1))",
@@ -132,6 +134,7 @@ def test_a_step_that_raises_does_not_swallow_the_next_ones(run, trace):
     assert trace.processes()[0].count("STEP") == 3
 
 
+@torch_since(2, 3, "gradient scaler on CPUs")
 def test_a_grad_scaler_step_that_is_skipped_is_no_step(run, trace):
     run(
         MODEL
