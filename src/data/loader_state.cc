@@ -19,16 +19,21 @@ std::string LoaderState::to_json() const {
 LoaderState LoaderState::from_json(std::string_view text) {
   try {
     const auto object = nlohmann::json::parse(text);
-    if (object.at("version").get<int>() != 1)
+    // get<>() alone would take 1.5 and true as 1, and casts 1e300 without a look.
+    const auto integer = [&](const char* name) {
+      const auto& value = object.at(name);
+      return value.is_number_integer() ? value.get<std::int64_t>() : -1;
+    };
+    const std::int64_t version = integer("version");
+    if (version >= 0 && version != 1)
       throw Error(Code::kCorrupt, "the state is of version {}, this Bedplate knows version 1",
-                  object.at("version").get<int>());
-    LoaderState state;
-    state.epoch = object.at("epoch").get<std::int64_t>();
-    state.consumed = object.at("consumed").get<std::int64_t>();
+                  version);
+    LoaderState state{.epoch = integer("epoch"), .consumed = integer("consumed")};
     const auto data = object.at("data").get<std::string>();
-    std::size_t used = 0;
-    state.fingerprint = std::stoull(data, &used, 16);
-    if (used != data.size() || state.epoch < 0 || state.consumed < 0)
+    state.fingerprint = std::stoull(data, nullptr, 16);
+    // The very text, since stoull() reads signs, spaces and what stands before other letters, too.
+    if (version < 0 || state.epoch < 0 || state.consumed < 0 ||
+        fmt::format("{:016x}", state.fingerprint) != data)
       throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(text));
     return state;
   } catch (const nlohmann::json::exception& error) {

@@ -423,9 +423,15 @@ TEST_F(LoaderOf, TheStateIsSmallAndOfThisDataAndOrderOnly) {
                                               SourceOptions{.seed = 8});
   Loader of_other(other, {.batch_size = 4});
   EXPECT_THROW(of_other.begin(loader.state()), Error);
-  for (const char* wrong : {"", "{}", "[1]", R"({"version":2,"epoch":0,"consumed":0,"data":"0"})",
-                            R"({"version":1,"epoch":-1,"consumed":0,"data":"0"})",
-                            R"({"version":1,"epoch":0,"consumed":0,"data":"xyz"})"})
+  for (const char* wrong :
+       {"", "{}", "[1]", R"({"version":2,"epoch":0,"consumed":0,"data":"0"})",
+        R"({"version":1,"epoch":-1,"consumed":0,"data":"0"})",
+        R"({"version":1,"epoch":0,"consumed":0,"data":"xyz"})",
+        R"({"version":1,"epoch":0,"consumed":0,"data":"-000000000000001"})",
+        R"({"version":true,"epoch":0,"consumed":0,"data":"0000000000000000"})",
+        R"({"version":1,"epoch":0,"consumed":1.5,"data":"0000000000000000"})",
+        R"({"version":1,"epoch":1e300,"consumed":0,"data":"0000000000000000"})",
+        R"({"version":1,"epoch":9223372036854775808,"consumed":0,"data":"0000000000000000"})"})
     EXPECT_THROW(LoaderState::from_json(wrong), Error) << wrong;
 }
 

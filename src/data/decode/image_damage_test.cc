@@ -100,6 +100,23 @@ TEST(Damage, SuperfluousBytesDoNotMatter) {
   EXPECT_EQ(apart(decoded_whole(png_of(picture) + "behind the end"), picture), 0);
 }
 
+TEST(Damage, NoMarkerBeforeTheHeadHidesAnotherHeadBehindThePicture) {
+  // 0xFF 0x00 is no marker, though what follows could be the length of its segment: all of a
+  // picture, behind which there is a frame header of another size.
+  const Picture picture = picture_of(16, 16);
+  std::string file = jpeg_of(picture);
+  const Picture whole = decoded_whole(file);
+  const std::size_t length = file.size();  // with the two bytes that tell it, but without SOI
+  const char segment[] = {'\xff', '\0', static_cast<char>(length >> 8), static_cast<char>(length)};
+  file.insert(2, segment, sizeof segment);
+  const std::size_t frame = file.find("\xff\xc0");
+  std::string larger = file.substr(frame, 19);
+  larger.replace(5, 4, std::string("\0\x40\0\x40", 4));
+  file += larger;
+  EXPECT_EQ(image_size(bytes_of(file)).width, 16);
+  EXPECT_EQ(apart(decoded_whole(file), whole), 0);
+}
+
 TEST(Damage, FlippedBytesNeverCrash) {
   const Picture picture = picture_of(40, 33);
   const std::string files[] = {

@@ -53,12 +53,12 @@ ImageSize jpeg_size(Bytes file) {
   std::size_t at = 2;
   while (true) {
     // Any number of fill bytes 0xFF may stand before a marker's code. What else stands there is
-    // damage, which is for the decoder to judge.
+    // damage, which is for the decoder to judge: it skips that too, 0xFF 0x00 included.
     while (at < file.size() && file[at] != std::byte{0xff}) ++at;
     while (at < file.size() && file[at] == std::byte{0xff}) ++at;
     if (at >= file.size()) throw cut_off("JPEG", file.size());
     const int marker = static_cast<int>(file[at++]);
-    const bool alone = marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7);  // TEM, RST
+    const bool alone = marker <= 0x01 || (marker >= 0xd0 && marker <= 0xd7);  // none, TEM, RST
     if (alone) continue;
     if (marker == 0xd9 || marker == 0xda)
       throw Error(Code::kCorrupt, "a damaged JPEG: it has no frame header before its data");

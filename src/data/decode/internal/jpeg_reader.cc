@@ -151,6 +151,11 @@ class JpegReader : public JumpReader {
       jpeg_read_header(&info_, TRUE);
       several_scans_ = jpeg_has_multiple_scans(&info_) != FALSE;
     });
+    // What is planned stands on size_: a head that is not read alike must not be decoded.
+    if (static_cast<int>(info_.image_width) != size_.width ||
+        static_cast<int>(info_.image_height) != size_.height)
+      throw Error(Code::kCorrupt, "a damaged JPEG (in its head): {} x {} pixels or {} x {}",
+                  size_.width, size_.height, info_.image_width, info_.image_height);
     check_plausible();
   }
 
