@@ -89,8 +89,8 @@ def in_data_set(out):
 
 def bedplate(*options):
     def pack(turn, out):
-        subprocess.run([bedplate_command(), "data", "pack", str(turn.materials / "files"), str(out), "--shard-bytes", str(SHARD), *options],
-                       check=True, stdout=subprocess.DEVNULL)
+        command = [bedplate_command(), "data", "pack", str(turn.materials / "files"), str(out), "--shard-bytes", str(SHARD)]
+        subprocess.run(command + list(options), check=True, stdout=subprocess.DEVNULL)
 
     return pack
 
@@ -141,7 +141,8 @@ BENCH = Bench(
         "webdataset ShardWriter": Row(packing(webdataset_writer, in_tars), environment="peers", note="not resumable"),
         "mosaicml-streaming MDSWriter": Row(packing(mds_writer, in_mds), environment="peers", note="not resumable"),
     },
-    [Column("bytes", "MB/s", 1e-6, digits=0, spread=True), Column("files", "k files/s", 1e-3), Column("cpu", "CPU-s/GB", digits=2)],
+    [Column("bytes", "MB/s", 1e-6, digits=0, spread=True), Column("files", "k files/s", 1e-3),
+     Column("cpu", "CPU-s/GB", digits=2)],
     lambda args: f"{args.files} files of 2 to 200 KB",
     sizes={"files": 20_000},
     materials=make_files,

@@ -16,26 +16,11 @@ import pickle
 import sys
 import time
 
+from tokens import heads_of, numbers_of, tokens
 from turns import Bench, Column, Row, streaming_base
 
 LENGTH, BATCH = 256, 64
 CASES = {"1 %": 0.01, "50 %": 0.5, "99 %": 0.99}
-
-
-def tokens(samples):
-    """[samples, LENGTH] of uint16; the first two of a row are its number."""
-    import numpy
-
-    array = numpy.random.default_rng(0).integers(0, 1 << 15, (samples, LENGTH), dtype="uint16")
-    array[:, 0], array[:, 1] = numpy.arange(samples) & 0x7FFF, numpy.arange(samples) >> 15
-    return array
-
-
-def numbers_of(batch):
-    import numpy
-
-    head = numpy.asarray(batch[:, :2]).astype(numpy.int64)
-    return (head[:, 0] + (head[:, 1] << 15)).tolist()
 
 
 def size_of(state):
@@ -45,13 +30,13 @@ def size_of(state):
         return len(pickle.dumps(state))
 
 
-# --- each peer: write(turn) once; opened(turn, samples, state) -> (batches, a function that gives the state) ---------
+# --- each peer: write(turn) once; peer(turn) -> opened(state) -> (batches, a function that gives the state) ---------
 
 
 def write_bedplate(turn):
     from bedplate.data import ShardWriter
 
-    array = tokens(turn.args.samples)
+    array = tokens(turn.args.samples, LENGTH)
     for shard in range(8):
         with ShardWriter(turn.folder / f"{shard:06}.shard", {"tokens": ("uint16", [LENGTH])}) as out:
             for row in array[shard * len(array) // 8:(shard + 1) * len(array) // 8]:
@@ -60,6 +45,7 @@ def write_bedplate(turn):
 
 
 def bedplate(turn):
+    import torch  # noqa: F401  (a training job has it)
     from bedplate.data import Dataset, Loader
 
     def opened(state):
@@ -74,7 +60,7 @@ def bedplate(turn):
 def write_mds(turn):
     with streaming_base().MDSWriter(out=str(turn.folder / "mds"), columns={"tokens": f"ndarray:uint16:{LENGTH}"},
                                     size_limit=1 << 25) as out:
-        for row in tokens(turn.args.samples):
+        for row in tokens(turn.args.samples, LENGTH):
             out.write({"tokens": row})
     write_down(turn, mds)
 
@@ -98,7 +84,7 @@ def litdata_part(part, samples):
     import numpy
     import torch
 
-    for row in tokens(samples)[part * samples // 8:(part + 1) * samples // 8]:
+    for row in tokens(samples, LENGTH)[part * samples // 8:(part + 1) * samples // 8]:
         yield torch.from_numpy(row.astype(numpy.int32))
 
 
@@ -143,12 +129,12 @@ class Mapped:
 
 
 def write_stateful(turn):
-    tokens(turn.args.samples).tofile(turn.folder / "tokens.bin")
+    tokens(turn.args.samples, LENGTH).tofile(turn.folder / "tokens.bin")
     write_down(turn, stateful(0))
 
 
 def write_stateful_workers(turn):
-    tokens(turn.args.samples).tofile(turn.folder / "tokens.bin")
+    tokens(turn.args.samples, LENGTH).tofile(turn.folder / "tokens.bin")
     write_down(turn, stateful(2))
 
 
@@ -173,7 +159,7 @@ def write_grain(turn):
     from array_record.python import array_record_module
 
     writer = array_record_module.ArrayRecordWriter(str(turn.folder / "a.array_record"), "group_size:1")
-    for row in tokens(turn.args.samples):
+    for row in tokens(turn.args.samples, LENGTH):
         writer.write(row.tobytes())
     writer.close()
     write_down(turn, grain)
@@ -204,7 +190,7 @@ def write_down(turn, prepare):
     wanted = {max(1, int(steps * share)): case for case, share in CASES.items()}
     order, states = [], {}
     for step, batch in enumerate(batches, 1):
-        order += numbers_of(batch)
+        order += numbers_of(heads_of(batch)).tolist()
         if step in wanted:
             states[wanted[step]] = (pickle.dumps(state()), len(order))
     if len(states) != len(CASES) or len(set(order)) < turn.args.samples - BATCH:
@@ -214,6 +200,8 @@ def write_down(turn, prepare):
 
 def resumed(prepare):
     def measure(turn):
+        import numpy  # noqa: F401
+
         written = pickle.loads((turn.folder / "epoch.pickle").read_bytes())
         state, consumed = written["states"][turn.case]
         state = pickle.loads(state)
@@ -221,10 +209,10 @@ def resumed(prepare):
         began = time.perf_counter()
         batches, _ = opened(state)
         batches = iter(batches)
-        got = numbers_of(next(batches))
+        got = numbers_of(heads_of(next(batches))).tolist()
         seconds = time.perf_counter() - began
         for batch in batches:
-            got += numbers_of(batch)
+            got += numbers_of(heads_of(batch)).tolist()
         right = written["order"][consumed:]
         had, wanted = collections.Counter(got), collections.Counter(right)
         return {"ms": seconds * 1e3, "state": size_of(state), "exact": int(got == right),

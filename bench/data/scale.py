@@ -64,6 +64,7 @@ def write_bedplate(turn):
 
 
 def bedplate(turn):
+    import torch  # noqa: F401  (a training job has it)
     from bedplate.data import Dataset, Loader
 
     def first():

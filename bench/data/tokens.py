@@ -20,13 +20,23 @@ from turns import Bench, Column, Row, cpu, streaming_base
 LENGTH, BATCH = 2048, 64
 
 
-def tokens(samples):
-    """[samples, LENGTH] of uint16; the first two of a row are its number."""
+def tokens(samples, length=LENGTH):
+    """[samples, length] of uint16; the first two of a row are its number."""
     import numpy
 
-    array = numpy.random.default_rng(0).integers(0, 1 << 15, (samples, LENGTH), dtype="uint16")
+    array = numpy.random.default_rng(0).integers(0, 1 << 15, (samples, length), dtype="uint16")
     array[:, 0], array[:, 1] = numpy.arange(samples) & 0x7FFF, numpy.arange(samples) >> 15
     return array
+
+
+def heads_of(batch):
+    import numpy
+
+    return numpy.asarray(batch[:, :2]).astype(numpy.int64)
+
+
+def numbers_of(heads):
+    return heads[:, 0] + (heads[:, 1] << 15)
 
 
 # --- each peer: write(turn) once, epochs(turn) -> an iterator of two epochs of batches of arrays ---------------------
@@ -148,8 +158,8 @@ def write_litdata(turn):
 
     folder, array = turn.folder, tokens(turn.args.samples)
     numpy.save(folder / "tokens.npy", array)
-    optimize(fn=functools.partial(litdata_part, path=str(folder / "tokens.npy")), inputs=list(range(8)), output_dir=str(folder / "lit"),
-             num_workers=1, chunk_bytes="64MB", item_loader=TokensLoader(block_size=LENGTH))
+    optimize(fn=functools.partial(litdata_part, path=str(folder / "tokens.npy")), inputs=list(range(8)),
+             output_dir=str(folder / "lit"), num_workers=1, chunk_bytes="64MB", item_loader=TokensLoader(block_size=LENGTH))
 
 
 def litdata(turn):
@@ -190,9 +200,9 @@ def timed(epochs_of):
         samples = turn.args.samples
         for at, epoch in enumerate(epochs_of(turn)):
             began, began_cpu = time.perf_counter(), cpu()
-            heads = [numpy.asarray(batch[:, :2]).astype(numpy.int64) for batch in epoch]
+            heads = [heads_of(batch) for batch in epoch]
             seconds, cpu_seconds = time.perf_counter() - began, cpu() - began_cpu
-            numbers = numpy.concatenate([head[:, 0] + (head[:, 1] << 15) for head in heads])
+            numbers = numbers_of(numpy.concatenate(heads))
             if at == 0:
                 continue
             if len(numbers) != samples or len(numpy.unique(numbers)) != samples:
