@@ -9,9 +9,9 @@ blocks of a sample, as deep as the loader does: 32 reads in each of its two thre
 
   fio …, O_DIRECT       the device: past the page cache
   fio …, page cache     as the loader reads: through the page cache, which is empty at the begin
-  bedplate              Loader: through the page cache, with every checksum, into batches of 64; opening included.
-                        full shuffle: a read a sample, from anywhere; block shuffle: its default; storage order: shards
-                        one after the other
+  bedplate              Loader: through the page cache, with every checksum, into batches of 64 (of 32 at 1 MiB);
+                        opening included. full shuffle: a read a sample, from anywhere; block shuffle: its default;
+                        storage order: shards one after the other
 
 The last column is the row's rate as a share of the faster fio of the same order. Each epoch is checked: every sample
 once, by the number that it begins with.
@@ -30,8 +30,13 @@ import time
 
 from turns import Bench, Column, Row, cpu
 
-BATCH, THREADS, DEPTH, SHARDS = 64, 2, 32, 4
+THREADS, DEPTH, SHARDS = 2, 32, 4
 SIZES = {"4KiB": 4 << 10, "16KiB": 16 << 10, "64KiB": 64 << 10, "256KiB": 256 << 10, "1MiB": 1 << 20}
+
+
+def batch_of(turn):
+    """Two rounds of reads as deep as they go, or one of large ones."""
+    return 2 * DEPTH if SIZES[turn.case] < 1 << 20 else DEPTH
 
 
 def samples_of(turn):
@@ -107,7 +112,8 @@ def bedplate(shuffle):
         leave_the_page_cache(shards(turn))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
         began, began_cpu = time.perf_counter(), cpu()
-        loader = Loader(Dataset(f"{turn.folder}/"), BATCH, shuffle=shuffle, threads=THREADS, tail="uneven", as_="numpy")
+        loader = Loader(Dataset(f"{turn.folder}/"), batch_of(turn), shuffle=shuffle, threads=THREADS, tail="uneven",
+                        as_="numpy")
         heads = [batch["bytes"][:, :8].copy() for batch in loader]
         seconds, used = time.perf_counter() - began, cpu() - began_cpu
         from_disk = 512 * (resource.getrusage(resource.RUSAGE_SELF).ru_inblock - before)

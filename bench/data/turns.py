@@ -45,10 +45,10 @@ def streaming_base():
     """streaming.base without the package's __init__, which imports torchvision for data sets of pictures."""
     import importlib.util
 
-    spec = importlib.util.find_spec("streaming")
-    package = types.ModuleType("streaming")
-    package.__path__ = list(spec.submodule_search_locations)
-    sys.modules["streaming"] = package
+    if "streaming" not in sys.modules:
+        package = types.ModuleType("streaming")
+        package.__path__ = list(importlib.util.find_spec("streaming").submodule_search_locations)
+        sys.modules["streaming"] = package
     return __import__("streaming.base", fromlist=["MDSWriter", "StreamingDataset"])
 
 
@@ -183,7 +183,7 @@ class Bench:
         except subprocess.TimeoutExpired:
             return None, "not at its end after %d s" % MOST_SECONDS
         if done.returncode != 0:
-            said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+            said = [line for line in (done.stderr or done.stdout).splitlines() if any(map(str.isalpha, line))]
             return None, said[-1] if said else "ended with %d" % done.returncode
         return done.stdout, None
 
@@ -192,7 +192,9 @@ class Bench:
               % (": ".join(filter(None, [case, self.headline(args)])), args.repeats, os.cpu_count(), platform.release()))
         width = max(map(len, names)) + 1
         heads = []
-        for column in self.columns:
+        columns = [column for column in self.columns
+                   if any(column.key in row for name in names for row in results.get(name, []))]
+        for column in columns:
             heads += [column.title] + (["(range)"] if column.spread else [])
         print(" " * width + "".join("%18s" % head for head in heads))
         for name in names:
@@ -200,7 +202,7 @@ class Bench:
                 print("%-*s not run: %s" % (width, name, problems[name][:150]))
                 continue
             cells = []
-            for column in self.columns:
+            for column in columns:
                 values = [row[column.key] * column.factor for row in results.get(name, []) if column.key in row]
                 cells.append("%.*f" % (column.digits, statistics.median(values)) if values else "")
                 if column.spread:
