@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# The peers' virtual environment, build/peers-data: idempotent.
+# The peers' virtual environment, build/peers-data: idempotent; goes on when the list of packages has changed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=${BEDPLATE_PEERS:-build/peers-data}
-[ ! -e "$venv/.done" ] || exit 0
-python3 -m venv "$venv"
+list=$(cat bench/peers/data.txt bench/data/setup.sh | sha256sum)
+[ "$(head -n 1 "$venv/.done" 2>/dev/null)" != "# $list" ] || exit 0
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 pip() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" 2> >(grep -v '^WARNING: Location' >&2); }
 pip torch==2.13.0 numpy
 grep -v '^#' bench/peers/data.txt | while read -r package; do
   pip "$package" || echo "setup: $package could not be had"
 done
 pip --no-deps mosaicml-streaming litdata || echo "setup: mosaicml-streaming or litdata could not be had"
-"$venv/bin/python" -m pip freeze >"$venv/.done"
+pip --no-deps scikit-learn scikit-image || echo "setup: scikit-learn or scikit-image could not be had"
+{ echo "# $list"; "$venv/bin/python" -m pip freeze; } >"$venv/.done"
