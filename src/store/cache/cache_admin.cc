@@ -126,8 +126,14 @@ Chosen choose(const cache::Hash128& key, std::span<const std::string> urls,
           },
           Deadline::after(kDefaultTimeout));
     } catch (const Error& error) {
-      // By the store's name alone all of it is found; by a prefix nothing is.
-      if (!place.key.empty()) throw;
+      // By the store's name alone all of it is found; by a prefix nothing is: a cache knows its
+      // objects by hashes of their names.
+      if (place.key.empty()) continue;
+      throw Error(error.code(),
+                  "{}: only its origin can say which objects these are, and it does not ({}); "
+                  "without it, one object is dropped by its name, several by names with braces "
+                  "(part-{{000..127}}.tar), and all of {} by that name",
+                  to_utf8(url), error.what(), store_url);
     }
   }
   return chosen;
