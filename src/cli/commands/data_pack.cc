@@ -251,7 +251,8 @@ extern const Command kDataPack = {
     .examples =
         "bedplate data pack pictures/ packed\n"
         "bedplate data pack pictures/ tars --format webdataset --shuffle 7  # in a mixed order\n"
-        "bedplate data pack pictures/ labelled --labels folder --exclude '*.cls'\n"
+        "bedplate data pack imagefolder/ labelled --labels folder  # classes are the folders in "
+        "it\n"
         "bedplate data pack corpus.jsonl lines --shard-samples 1000\n"
         "bedplate data pack tokens.bin tokens --tokens u16 --length 2048\n"
         "bedplate data pack pictures/ packed --dry-run --json  # what would be made",
