@@ -1,8 +1,11 @@
 // Loose files as samples: one a file, or those that share a name up to its first dot.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -286,11 +289,10 @@ class FilesSource : public PackSource {
         throw Error(Code::kInvalid, "it has a {} of its own: --labels none keeps that",
                     kLabelColumn);
     }
-    Field label{.name = std::string(kLabelColumn),
-                .dtype = packed ? Dtype::kI64 : Dtype::kBytes,
-                .bytes = std::as_bytes(std::span(bytes))};
-    if (!packed) label.shape = {std::ssize(bytes)};
-    out.fields.push_back(std::move(label));
+    std::vector<std::int64_t> shape;
+    if (!packed) shape.push_back(std::ssize(bytes));
+    out.fields.push_back({std::string(kLabelColumn), packed ? Dtype::kI64 : Dtype::kBytes,
+                          std::move(shape), std::as_bytes(std::span(bytes))});
   }
 
   // ------------------------------------------------------------------------------------------

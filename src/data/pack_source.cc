@@ -135,14 +135,6 @@ bool is_compressed_source(std::string_view name) {
   return std::ranges::any_of(kKinds, [&](const Kind& kind) { return has_suffix(name, kind); });
 }
 
-Error compressed(const SourceObject& one, std::string_view otherwise) {
-  const Compression* how = compression_of(one.name);
-  return {Code::kInvalid,    "{} is compressed ({}), which is not read: unpack it first ({} {}){}",
-          to_utf8(one.name), how->name,
-          how->unpack,       to_utf8(one.name),
-          otherwise};
-}
-
 class Listing {
  public:
   Listing(const SourceOptions& options, const Watch& watch)
@@ -257,10 +249,7 @@ class Listing {
         return kind;
     }
     const bool lone = out_.folders.empty();
-    for (const SourceObject& one : out_.objects) {
-      if (is_compressed_source(one.name) || (lone && compression_of(one.name) != nullptr))
-        throw compressed(one, ", or give --from files, which packs files as they are");
-    }
+    refuse_compressed(", or give --from files, which packs files as they are");
     if (lone && all([](const SourceObject& one) { return one.name.ends_with(".json"); })) {
       throw Error(Code::kInvalid,
                   "{}: a .json does not say whether it holds one value or one a line; give --from "
@@ -278,19 +267,26 @@ class Listing {
     return kind_of_name("files");
   }
 
+  // They would be lost, or one sample each.
+  void refuse_compressed(std::string_view otherwise) const {
+    for (const SourceObject& one : out_.objects) {
+      const Compression* how = compression_of(one.name);
+      if (how == nullptr || !(out_.folders.empty() || is_compressed_source(one.name))) continue;
+      throw Error(Code::kInvalid,
+                  "{} is compressed ({}), which is not read: unpack it first ({} {}){}",
+                  to_utf8(one.name), how->name, how->unpack, to_utf8(one.name), otherwise);
+    }
+  }
+
   // Of a folder, the files that can be of this kind; what was named itself is taken as it is.
   void choose(const Kind& kind) {
     std::int64_t others = 0;
+    if (kind.name != "files") refuse_compressed("");
     if (kind.name == "shards") {
       std::erase_if(out_.objects, [](const SourceObject& one) { return is_sidecar(one.name); });
     } else if (!out_.folders.empty() && !kind.suffixes.front().empty()) {
       others = static_cast<std::int64_t>(std::erase_if(
           out_.objects, [&](const SourceObject& one) { return !has_suffix(one.name, kind); }));
-    }
-    if (kind.name != "files" && kind.name != "shards") {
-      for (const SourceObject& one : out_.objects) {
-        if (compression_of(one.name) != nullptr) throw compressed(one, "");
-      }
     }
     if (hidden_ > 0) out_.notes.push_back(fmt::format("{} hidden files are passed over", hidden_));
     if (clutter_ > 0)

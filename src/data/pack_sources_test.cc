@@ -41,8 +41,9 @@ class PackSources : public PackTest {
   }
   std::vector<std::string> columns(const std::string& folder) {
     std::vector<std::string> names;
-    const Schema* schema = open(folder)->shards().front().index().schema();
-    for (const Column& column : schema->columns()) names.push_back(column.name);
+    const auto dataset = open(folder);
+    for (const Column& column : dataset->shards().front().index().schema()->columns())
+      names.push_back(column.name);
     return names;
   }
   std::vector<std::string> keys(const std::string& folder) {
@@ -216,10 +217,12 @@ TEST_F(PackSources, WhatIsCompressedIsRefusedByName) {
   PackOptions lines;
   lines.source.kind = "jsonl";
   EXPECT_THAT(refusal({"c.jsonl.gz"}, "out", lines), HasSubstr("is compressed"));
+  EXPECT_THAT(refusal({"folder"}, "out", lines), HasSubstr("b.jsonl.gz is compressed"))
+      << "not passed over";
   // As they are, if that is what is wanted; and samples whose format is compressed.
-  PackOptions files;
-  files.source.kind = "files";
-  EXPECT_EQ(pack_all({"c.jsonl.gz"}, "as-it-is", files).samples, 1);
+  PackOptions as_they_are;
+  as_they_are.source.kind = "files";
+  EXPECT_EQ(pack_all({"c.jsonl.gz"}, "as-it-is", as_they_are).samples, 1);
   write("scans/1.nii.gz", "x");
   write("scans/2.nii.gz", "x");
   EXPECT_EQ(pack_all({"scans"}, "scans-out").samples, 2);
@@ -311,13 +314,10 @@ TEST_F(PackSources, FillIsJsonOrElseText) {
 // --- names ----------------------------------------------------------------------------------
 
 TEST(ParseDtype, TakesThePythonNamesToo) {
-  for (const auto& [text, dtype] : {std::pair("u16", Dtype::kU16),
-                                    {"uint16", Dtype::kU16},
-                                    {"bfloat16", Dtype::kBf16},
-                                    {"float32", Dtype::kF32},
-                                    {"str", Dtype::kUtf8},
-                                    {"bool", Dtype::kBool}})
-    EXPECT_EQ(parse_dtype(text), dtype) << text;
+  const std::pair<const char*, Dtype> names[] = {
+      {"u16", Dtype::kU16},     {"uint16", Dtype::kU16}, {"bfloat16", Dtype::kBf16},
+      {"float32", Dtype::kF32}, {"str", Dtype::kUtf8},   {"bool", Dtype::kBool}};
+  for (const auto& [text, dtype] : names) EXPECT_EQ(parse_dtype(text), dtype) << text;
   EXPECT_EQ(parse_schema("a:uint16[4],b:str"), parse_schema("a:u16[4],b:utf8"));
   EXPECT_EQ(dtype_of("uint16"), std::nullopt) << "shards have one name for each";
   try {
