@@ -1,6 +1,7 @@
 #include "data/pack_source.h"
 
 #include <fnmatch.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/braces.h"
 #include "data/listing.h"
 #include "data/manifest.h"
 #include "data/pack_record.h"
@@ -64,11 +66,11 @@ bool is_hidden(std::string_view name) {
 }
 
 // What systems leave in folders that people look into.
-bool is_clutter(std::string_view name) {
-  std::string last(name.substr(name.rfind('/') + 1));
-  for (char& c : last) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
-  return last == "thumbs.db" || last == "ehthumbs.db" || last == "desktop.ini" ||
-         name.starts_with("__MACOSX/") || name.find("/__MACOSX/") != std::string_view::npos;
+bool is_clutter(const std::string& name) {
+  const char* const last = name.c_str() + name.rfind('/') + 1;
+  return ::strcasecmp(last, "thumbs.db") == 0 || ::strcasecmp(last, "ehthumbs.db") == 0 ||
+         ::strcasecmp(last, "desktop.ini") == 0 || name.starts_with("__MACOSX/") ||
+         name.find("/__MACOSX/") != std::string::npos;
 }
 
 // Shell patterns of what is left out.
