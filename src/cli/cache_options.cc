@@ -1,10 +1,13 @@
 #include "cli/cache_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/braces.h"
 
 namespace bedplate::cli {
 namespace {
@@ -21,6 +24,13 @@ std::filesystem::path cache_folder(const std::string& text) {
   auto folder = store::parse_cache(text).folder;
   if (folder.empty()) throw Error(Code::kInvalid, "'{}' names no folder of a cache", to_utf8(text));
   return folder;
+}
+
+std::vector<std::string> expanded(const std::vector<std::string>& urls) {
+  std::vector<std::string> out;
+  for (const std::string& url : urls)
+    std::ranges::move(data::expand_names(url), std::back_inserter(out));
+  return out;
 }
 
 store::CacheWatch cache_watch(const Attended& attended, std::string_view phase,

@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/output.h"
+#include "data/braces.h"
 #include "data/format.h"
 #include "store/driver.h"
 
@@ -27,13 +29,28 @@ void add_shards_options(CLI::App& app, ShardsOptions& options) {
 
 std::vector<std::string> shard_urls(const ShardsOptions& options) {
   std::vector<std::string> urls;
-  for (const std::string& url : options.urls) {
-    const bool plain = url.find_first_of("{}") == std::string::npos && !url.ends_with('/');
-    // The store of a file system says by an empty key that it is a folder.
-    const bool folder = plain && store::locate(url).key.empty();
-    urls.push_back(folder ? url + "/" : url);
+  for (const std::string& given : options.urls) {
+    if (given.find_first_of("{}") != std::string::npos) {
+      urls.push_back(given);
+      continue;
+    }
+    for (const std::string& url : data::expand_names(given)) {
+      // The store of a file system says by an empty key that it is a folder.
+      const bool folder = !url.ends_with('/') && store::locate(url).key.empty();
+      urls.push_back(data::escape_braces(folder ? url + "/" : url));
+    }
   }
   return urls;
+}
+
+CLI::Validator whole_number_from(std::int64_t least) {
+  const auto check = [least](const std::string& text) {
+    const auto number = to_int(text);
+    if (number && *number >= least) return std::string();
+    return fmt::format("{} is {}, it is to be {} or more", to_utf8(text),
+                       number ? "too small" : "no whole number below 2^63", least);
+  };
+  return {check, "", "whole number"};
 }
 
 void add_threads_option(CLI::App& app, int& threads) {

@@ -12,7 +12,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace bedplate::cli {
 
@@ -24,6 +25,9 @@ struct ShardsOptions {
 void add_shards_options(CLI::App& app, ShardsOptions& options);
 // A folder of a URL is one without a slash at its end, too.
 std::vector<std::string> shard_urls(const ShardsOptions& options);
+
+// Of an option's value: a whole number, not below `least`.
+CLI::Validator whole_number_from(std::int64_t least);
 
 // "--threads N"; 0 becomes the processors that this process may use.
 void add_threads_option(CLI::App& app, int& threads);

@@ -1,7 +1,13 @@
 #include "data/braces.h"
 
+#include <glob.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -79,7 +85,58 @@ std::vector<Choice> choices_of(std::string_view pattern) {
   return out;
 }
 
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+// "~" and "~/a"; "~name" is a name.
+std::string with_home(std::string path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0' || is_there(path)) return path;
+  return home + path.substr(1);
+}
+
+std::vector<std::string> names_that_match(const std::string& pattern) {
+  ::glob_t found{};
+  const int failure = ::glob(pattern.c_str(), GLOB_MARK | GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (failure == GLOB_NOSPACE || failure == GLOB_ABORTED)
+    throw Error(Code::kIo, "{}: the folders in it cannot be listed", to_utf8(pattern));
+  if (names.empty()) throw Error(Code::kNotFound, "nothing here matches {}", to_utf8(pattern));
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
+
+std::string escape_braces(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '{' || c == '}') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::vector<std::string> expand_names(std::string_view pattern) {
+  std::vector<std::string> out;
+  for (std::string& name : expand_braces(pattern)) {
+    if (name.find("://") != std::string::npos) {
+      out.push_back(std::move(name));
+      continue;
+    }
+    std::string path = with_home(std::move(name));
+    if (path.find_first_of("*?[") == std::string::npos || is_there(path)) {
+      out.push_back(std::move(path));
+    } else {
+      std::ranges::move(names_that_match(path), std::back_inserter(out));
+    }
+  }
+  return out;
+}
 
 std::vector<std::string> expand_braces(std::string_view pattern) {
   std::vector<std::string> out = {""};

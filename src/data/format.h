@@ -29,6 +29,8 @@ struct Format {
   std::shared_ptr<const ShardIndex> (*open)(const std::shared_ptr<store::Store>& store,
                                             const store::ObjectInfo& shard,
                                             const ShardOptions& options);
+  // Whether samples lie in the shard or in objects that it names, which are not of its size.
+  enum class Samples { kInShard, kElsewhere } samples = Samples::kInShard;
   // The name of an object that stands for all of the folder it lies in, others of its kind below
   // included; empty for formats that have none.
   std::string_view folder_object = {};

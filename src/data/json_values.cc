@@ -212,9 +212,9 @@ JsonTyping::Seen JsonTyping::look_at(const Json& value, const std::string& name,
   };
   if (value.is_null()) {
     throw Error(Code::kInvalid,
-                "{}: {} is null, which no column holds; write a value, or pack the lines as they "
-                "are (--format webdataset)",
-                place, to_utf8(name));
+                "{}: {} is null, which no column holds; --fill '{}=VALUE' says what stands for it, "
+                "or pack the lines as they are (--format webdataset)",
+                place, to_utf8(name), to_utf8(name));
   }
   if (value.is_boolean()) {
     seen.kind = Kind::kBool;
@@ -292,8 +292,9 @@ void JsonTyping::merge(const JsonTyping& later) {
                           const std::string& there) {
     return Error(Code::kInvalid,
                  "{} has no {}, which {} has: all samples of packed shards have the same columns; "
-                 "mend the lines, or pack them as they are (--format webdataset)",
-                 where, to_utf8(name), there);
+                 "--fill '{}=VALUE' says what stands for it, or pack the lines as they are "
+                 "(--format webdataset)",
+                 where, to_utf8(name), there, to_utf8(name));
   };
   for (const std::string& name : names_) {
     if (!later.seen_.contains(name)) throw missing(name, later.first_place_, first_place_);

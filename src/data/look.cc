@@ -74,6 +74,17 @@ void take_field(const Field& field, FieldFacts& facts) {
       (static_cast<double>(bytes) - facts.mean_bytes) / static_cast<double>(facts.samples);
 }
 
+// Bytes of what its samples lie in, which may be other objects than the shard.
+std::int64_t bytes_of(const Dataset::Shard& shard) {
+  const ShardIndex& index = shard.index();
+  store::ObjectInfo scratch;
+  if (index.samples() == 0 || index.object(0, scratch).key == shard.object.key)
+    return shard.object.size;
+  std::int64_t bytes = 0;
+  for (std::int64_t i = 0; i < index.samples(); ++i) bytes += index.extent(i).bytes;
+  return bytes;
+}
+
 void take_sizes(const Dataset& dataset, DataFacts& facts) {
   std::vector<std::int64_t> sizes;
   sizes.reserve(static_cast<std::size_t>(dataset.samples()));
@@ -105,9 +116,15 @@ std::vector<ShardFacts> list_shards(std::span<const std::string> urls,
                                     const DatasetOptions& options, const Watch& watch) {
   const auto dataset = open_watched(urls, options, watch);
   std::vector<ShardFacts> facts;
-  for (const Dataset::Shard& shard : dataset->shards())
-    facts.push_back({shard_url(*shard.store, shard.object), shard.format->name, shard.samples,
-                     shard.object.size});
+  for (const Dataset::Shard& shard : dataset->shards()) {
+    // What was made of a folder just now has a name, and no object.
+    const bool is_folder = shard.format->open_folder && shard.object.version.empty();
+    store::ObjectInfo named = shard.object;
+    if (is_folder) named.key.erase(named.key.rfind('/') + 1);
+    const bool in_it = shard.format->samples == Format::Samples::kInShard;
+    facts.push_back({shard_url(*shard.store, named), shard.format->name, shard.samples,
+                     in_it ? shard.object.size : bytes_of(shard)});
+  }
   return facts;
 }
 
@@ -137,7 +154,7 @@ DataFacts describe(std::span<const std::string> urls, const DatasetOptions& opti
   std::vector<std::int64_t> counts;
   for (const Dataset::Shard& shard : dataset->shards()) {
     counts.push_back(shard.samples);
-    facts.object_bytes += shard.object.size;
+    facts.object_bytes += bytes_of(shard);
     const std::string format(shard.format->name);
     if (std::ranges::find(facts.formats, format) == facts.formats.end())
       facts.formats.push_back(format);

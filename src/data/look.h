@@ -21,7 +21,7 @@ struct ShardFacts {
   std::string url;
   std::string_view format;
   std::int64_t samples = 0;
-  std::int64_t bytes = 0;  // of the object
+  std::int64_t bytes = 0;  // of the object, or of the samples when they lie in others
 };
 std::vector<ShardFacts> list_shards(std::span<const std::string> urls,
                                     const DatasetOptions& options, const Watch& watch);

@@ -140,6 +140,10 @@ std::vector<PackRecord::Option> options_of(const PackOptions& options, const std
   const SourceOptions& source = options.source;
   constexpr std::string_view kUnits[] = {"", "name", "file", "line"};
   constexpr std::string_view kKeys[] = {"text", "bytes", "none"};
+  constexpr std::string_view kLabels[] = {"", "folder", "none"};
+  std::vector<std::string> fill;
+  for (const SourceOptions::Fill& one : source.fill)
+    fill.push_back(fmt::format("{}={}", one.name, one.value));
   return {
       {"--format", options.target == Target::kPacked ? "packed" : "webdataset"},
       {"--from", kind},
@@ -150,6 +154,9 @@ std::vector<PackRecord::Option> options_of(const PackOptions& options, const std
       {"--schema", source.schema ? source.schema->to_json() : ""},
       {"--column", source.column},
       {"--keys", std::string(kKeys[static_cast<std::size_t>(source.keys)])},
+      {"--labels", std::string(kLabels[static_cast<std::size_t>(source.labels)])},
+      {"--exclude", fmt::format("{}", fmt::join(source.exclude, " "))},
+      {"--fill", fmt::format("{}", fmt::join(fill, " "))},
       {"--shard-bytes", options.shard_samples > 0 ? "" : fmt::format("{}", options.shard_bytes)},
       {"--shard-samples",
        options.shard_samples > 0 ? fmt::format("{}", options.shard_samples) : ""},
@@ -171,6 +178,7 @@ void Packing::prepare() {
   if (is_all_there()) {
     report_.end = End::kNothingToDo;
     report_.schema = before_->schema;
+    report_.classes = before_->classes;
     report_.shards = std::ssize(before_->shards);
     report_.skipped = before_->skipped;
     for (const PackRecord::Shard& shard : before_->shards) {
@@ -282,7 +290,9 @@ void Packing::make_plan() {
   }
   record_.planned.push_back(in_shard);
   if (options_.target == Target::kPacked) record_.schema = source_->schema().to_json();
+  record_.classes = source_->classes();
   report_.schema = record_.schema;
+  report_.classes = record_.classes;
   report_.shards = std::ssize(record_.planned);
   if (before_ && !overwrites() && before_->state != State::kClearing &&
       (before_->planned != record_.planned || before_->schema != record_.schema)) {

@@ -45,8 +45,9 @@ struct PackReport {
     kPlanned,      // only looked at, by plan_pack()
     kStopped,      // by Watch::stop; the same call goes on
   } end = End::kDone;
-  std::string kind;    // of the source
-  std::string schema;  // JSON; empty for tars
+  std::string kind;                  // of the source
+  std::string schema;                // JSON; empty for tars
+  std::vector<std::string> classes;  // the names of the numbers in kLabelColumn
   std::int64_t source_objects = 0;
   std::int64_t source_bytes = 0;
   std::int64_t samples = 0;  // in the shards; in those that are to be made, when planned

@@ -84,38 +84,6 @@ std::string place_of(const SourceObject& one) {
   return fmt::format("{} in {}", to_utf8(one.object.key), one.store->url());
 }
 
-std::unique_ptr<PackSource> open_tokens(const SourceListing& listing,
-                                        const SourceOptions& options) {
-  const Dtype dtype = *options.tokens;
-  if (dtype == Dtype::kBytes || dtype == Dtype::kUtf8)
-    throw Error(Code::kInvalid, "tokens are numbers, not {}", name(dtype));
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const Column column{.name = options.column.empty() ? "tokens" : options.column,
-                      .dtype = dtype,
-                      .shape = {options.length}};
-  Schema({column});  // a length that is too large ends here
-  const std::int64_t row_bytes = options.length * size;
-  auto source = std::make_unique<ArraysSource>(listing, column, row_bytes);
-  std::int64_t left = 0;
-  for (const SourceObject& one : listing.objects) {
-    if (one.object.size % size != 0) {
-      throw Error(Code::kInvalid,
-                  "{} has {} bytes, no multiple of the {} of a {}: what does it hold?",
-                  place_of(one), one.object.size, size, name(dtype));
-    }
-    source->add(one.object.size / row_bytes, 0);
-    left += one.object.size % row_bytes / size;
-  }
-  if (left > 0) {
-    source->note(fmt::format("{} tokens at the ends of {} files are left out: they fill no sample",
-                             left, listing.objects.size()));
-  }
-  if (source->samples() == 0)
-    throw Error(Code::kInvalid, "none of the files has the {} tokens of one sample",
-                options.length);
-  return source;
-}
-
 NpyHead head_of(const SourceObject& one, const SourceOptions& options) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(one.object.size, kMostNpyHead)));
   try {
@@ -131,11 +99,91 @@ NpyHead head_of(const SourceObject& one, const SourceOptions& options) {
   }
 }
 
+// What a file of tokens holds, and from where on.
+struct TokenFile {
+  Dtype dtype = Dtype::kBytes;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
+TokenFile look_at_tokens(const SourceObject& one, const SourceOptions& options) {
+  if (!one.name.ends_with(".npy")) {
+    if (!options.tokens)
+      throw Error(Code::kInvalid,
+                  "{} does not say what it holds: give --tokens DTYPE (u16, u32, …)",
+                  place_of(one));
+    return {*options.tokens, 0, one.object.size};
+  }
+  const NpyHead head = head_of(one, options);
+  if (head.shape.size() != 1) {
+    throw Error(Code::kInvalid,
+                "{} has the shape [{}]: its rows are samples already, leave out --tokens and "
+                "--length",
+                place_of(one), fmt::join(head.shape, ", "));
+  }
+  if (options.tokens && *options.tokens != head.dtype) {
+    throw Error(Code::kInvalid, "{} holds {}, not {}: leave out --tokens, a .npy says it itself",
+                place_of(one), name(head.dtype), name(*options.tokens));
+  }
+  if (one.object.size - head.head_bytes != head.data_bytes) {
+    throw Error(Code::kCorrupt, "{} has {} bytes of numbers where its head promises {}",
+                place_of(one), one.object.size - head.head_bytes, head.data_bytes);
+  }
+  return {head.dtype, head.head_bytes, head.data_bytes};
+}
+
+std::unique_ptr<PackSource> open_tokens(const SourceListing& listing,
+                                        const SourceOptions& options) {
+  std::vector<TokenFile> files(listing.objects.size());
+  for_each_of(files.size(), std::max(4, options.threads),
+              [&](std::size_t i) { files[i] = look_at_tokens(listing.objects[i], options); });
+  const Dtype dtype = files.front().dtype;
+  if (dtype == Dtype::kBytes || dtype == Dtype::kUtf8)
+    throw Error(Code::kInvalid, "tokens are numbers, not {}", name(dtype));
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const Column column{.name = options.column.empty() ? "tokens" : options.column,
+                      .dtype = dtype,
+                      .shape = {options.length}};
+  Schema({column});  // a length that is too large ends here
+  const std::int64_t row_bytes = options.length * size;
+  auto source = std::make_unique<ArraysSource>(listing, column, row_bytes);
+  std::int64_t left = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const SourceObject& one = listing.objects[i];
+    const TokenFile& file = files[i];
+    if (file.dtype != dtype) {
+      throw Error(Code::kInvalid, "{} holds {}, {} holds {}: pack them apart", place_of(one),
+                  name(file.dtype), place_of(listing.objects.front()), name(dtype));
+    }
+    if (file.bytes % size != 0) {
+      throw Error(Code::kInvalid,
+                  "{} has {} bytes, no multiple of the {} of a {}: what does it hold?",
+                  place_of(one), file.bytes, size, name(dtype));
+    }
+    source->add(file.bytes / row_bytes, file.offset);
+    left += file.bytes % row_bytes / size;
+  }
+  if (left > 0) {
+    source->note(fmt::format("{} tokens at the ends of {} files are left out: they fill no sample",
+                             left, listing.objects.size()));
+  }
+  if (source->samples() == 0)
+    throw Error(Code::kInvalid, "none of the files has the {} tokens of one sample",
+                options.length);
+  return source;
+}
+
 std::unique_ptr<PackSource> open_npy(const SourceListing& listing, const SourceOptions& options) {
   std::vector<NpyHead> heads(listing.objects.size());
   for_each_of(heads.size(), std::max(4, options.threads),
               [&](std::size_t i) { heads[i] = head_of(listing.objects[i], options); });
   const NpyHead& first = heads.front();
+  if (first.shape.size() == 1) {
+    throw Error(Code::kInvalid,
+                "{} is a row of {} numbers, each of which would be a sample: give --length N, and "
+                "N of them are one (--length 1, if you mean that)",
+                place_of(listing.objects.front()), first.shape.front());
+  }
   Column column{.name = options.column.empty() ? "array" : options.column,
                 .dtype = first.dtype,
                 .shape = {first.shape.begin() + 1, first.shape.end()}};

@@ -1,8 +1,11 @@
 // Loose files as samples: one a file, or those that share a name up to its first dot.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -27,6 +30,40 @@ Name split_name(std::string_view name) {
   return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
 }
 
+// "a/img.v1.0.jpg" → {"a/img.v1.0", "jpg"}.
+Name split_at_last_dot(std::string_view name) {
+  const std::size_t last = name.rfind('/') + 1;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot <= last || dot + 1 == name.size())
+    return split_name(name);
+  return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
+  return out;
+}
+
+// How files become the columns of packed shards. All pictures that a Loader decodes may be one
+// column: what they are, their bytes tell.
+struct Naming {
+  enum class Alone {
+    kFirstDot,
+    kLastDot
+  } alone = Alone::kFirstDot;  // of a sample that is one file
+  enum class Pictures { kByEnding, kJoined } pictures = Pictures::kByEnding;
+
+  // One name for each kind of picture, however it is spelt.
+  std::string column_of(std::string field) const {
+    const std::string spelt = lower(field);
+    const bool jpeg = spelt == "jpg" || spelt == "jpeg";
+    const bool png = spelt == "png";
+    if (jpeg || (png && pictures == Pictures::kJoined)) return "jpg";
+    return png ? "png" : field;
+  }
+};
+
 class FilesSource : public PackSource {
  public:
   FilesSource(const SourceListing& listing, Target target, const SourceOptions& options)
@@ -39,6 +76,8 @@ class FilesSource : public PackSource {
       if (!joins) starts_.push_back(i);
     }
     starts_.push_back(objects_.size());
+    if (wants_labels(listing, options)) number_classes();
+    if (target_ == Target::kPacked) choose_naming();
     check_keys();
     if (target_ == Target::kPacked) make_schema(options);
   }
@@ -51,7 +90,8 @@ class FilesSource : public PackSource {
       cost.bytes += one.object.size;
       ++cost.fields;
     }
-    return cost;
+    if (classes_.empty()) return cost;
+    return {cost.bytes + std::int64_t{sizeof(std::int64_t)}, cost.fields + 1};
   }
 
   void pieces(std::int64_t sample, std::vector<Piece>& out) const override {
@@ -72,8 +112,9 @@ class FilesSource : public PackSource {
       if (text_ && !is_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
         throw Error(Code::kInvalid, "it is no UTF-8 text");
       out.fields.push_back(
-          {field_of(files[i]), text_ ? Dtype::kUtf8 : Dtype::kBytes, {std::ssize(bytes)}, bytes});
+          {column_of(files, i), text_ ? Dtype::kUtf8 : Dtype::kBytes, {std::ssize(bytes)}, bytes});
     }
+    if (!classes_.empty()) add_label(files.front(), out);
   }
 
   std::string name_of(std::int64_t sample) const override {
@@ -82,9 +123,13 @@ class FilesSource : public PackSource {
   }
 
   const Schema& schema() const override { return *schema_; }
+  std::vector<std::string> notes() const override { return notes_; }
+  std::vector<std::string> classes() const override { return classes_; }
 
  private:
-  std::span<const SourceObject> of(std::int64_t sample) const {
+  using Files = std::span<const SourceObject>;
+
+  Files of(std::int64_t sample) const {
     const auto at = static_cast<std::size_t>(sample);
     return std::span(objects_).subspan(starts_[at], starts_[at + 1] - starts_[at]);
   }
@@ -96,10 +141,16 @@ class FilesSource : public PackSource {
                   human_bytes(static_cast<double>(one.object.size)));
   }
 
+  Name name_in(Files files, std::size_t file) const {
+    const bool last_dot = files.size() == 1 && naming_.alone == Naming::Alone::kLastDot;
+    return last_dot ? split_at_last_dot(files[file].name) : split_name(files[file].name);
+  }
+
   // In a tar a sample that is one file must not take the key of its neighbours.
   std::string key_of_sample(std::int64_t sample) const {
-    const std::string& name = of(sample).front().name;
-    if (group_) return split_name(name).key;
+    const Files files = of(sample);
+    if (group_) return name_in(files, 0).key;
+    const std::string& name = files.front().name;
     if (target_ == Target::kPacked) return name;
     std::string key = name;
     std::replace(key.begin() + static_cast<std::ptrdiff_t>(name.rfind('/') + 1), key.end(), '.',
@@ -107,10 +158,49 @@ class FilesSource : public PackSource {
     return key;
   }
 
-  std::string field_of(const SourceObject& one) const {
+  std::string column_of(Files files, std::size_t file) const {
     if (text_) return target_ == Target::kPacked ? "text" : "txt";
     if (!group_ && target_ == Target::kPacked) return "bytes";
-    return split_name(one.name).field;
+    std::string field = name_in(files, file).field;
+    return target_ == Target::kPacked ? naming_.column_of(std::move(field)) : field;
+  }
+
+  // Sorted; one that comes twice is in it twice.
+  std::vector<std::string> columns_of(std::int64_t sample) const {
+    const Files files = of(sample);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < files.size(); ++i) names.push_back(column_of(files, i));
+    std::ranges::sort(names);
+    return names;
+  }
+
+  // The first sample whose columns are not those of sample 0, or are no columns; -1: there is none.
+  std::int64_t first_unlike() const {
+    const auto columns = columns_of(0);
+    if (std::ranges::adjacent_find(columns) != columns.end()) return 0;
+    for (std::int64_t i = 1; i < samples(); ++i) {
+      if (columns_of(i) != columns) return i;
+    }
+    return -1;
+  }
+
+  // The first way of naming in which all samples have the same columns.
+  void choose_naming() {
+    using Alone = Naming::Alone;
+    using Pictures = Naming::Pictures;
+    if (!group_) return;
+    for (const Alone alone : {Alone::kFirstDot, Alone::kLastDot}) {
+      for (const Pictures pictures : {Pictures::kByEnding, Pictures::kJoined}) {
+        naming_ = {alone, pictures};
+        if (first_unlike() >= 0) continue;
+        if (pictures == Pictures::kJoined)
+          notes_.emplace_back("JPEG and PNG files are one column, jpg");
+        if (alone == Alone::kLastDot)
+          notes_.emplace_back("names are divided at their last dot where no file shares the first");
+        return;
+      }
+    }
+    naming_ = {};
   }
 
   // Two samples of one key could not be told apart.
@@ -127,15 +217,89 @@ class FilesSource : public PackSource {
     }
   }
 
+  // --- labels -------------------------------------------------------------------------------
+
+  static std::string_view class_of(const SourceObject& one) {
+    const std::string_view name = one.name;
+    const std::size_t slash = name.find('/');
+    return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
+  }
+
+  bool wants_labels(const SourceListing& listing, const SourceOptions& options) {
+    using Labels = SourceOptions::Labels;
+    if (options.labels != Labels::kUsual) return options.labels == Labels::kFolder;
+    constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png",  "webp", "bmp",
+                                              "gif", "tif",  "tiff", "ppm",  "pgm"};
+    // Folders of these names divide a set otherwise than into classes.
+    constexpr std::string_view kParts[] = {"train", "training", "val",   "valid", "validation",
+                                           "test",  "images",   "masks", "labels"};
+    if (text_ || listing.folders.size() != 1) return false;
+    std::set<std::string_view> folders;
+    bool side_by_side = true;
+    for (const SourceObject& one : objects_) {
+      const auto ending = lower(split_at_last_dot(one.name).field);
+      if (std::ranges::find(kPictures, ending) == std::end(kPictures)) return false;
+      const std::string_view name = class_of(one);
+      if (name.empty()) return false;
+      side_by_side &= std::ranges::count(one.name, '/') == 1 &&
+                      std::ranges::find(kParts, lower(name)) == std::end(kParts);
+      folders.insert(name);
+    }
+    if (side_by_side && folders.size() > 1) return true;
+    notes_.emplace_back("the samples get no labels; --labels folder makes them of the folders");
+    return false;
+  }
+
+  void number_classes() {
+    std::set<std::string> names;
+    for (const SourceObject& one : objects_) {
+      const std::string_view name = class_of(one);
+      if (name.empty()) {
+        throw Error(Code::kInvalid,
+                    "{} in {} lies in no folder of a class: give the folder above those of the "
+                    "classes, or leave the file out by --exclude",
+                    to_utf8(one.object.key), one.store->url());
+      }
+      if (!is_utf8(name))
+        throw Error(Code::kInvalid, "the folder {} in {} has a name that is no UTF-8 text",
+                    to_utf8(name), one.store->url());
+      names.emplace(name);
+    }
+    classes_.assign(names.begin(), names.end());
+    constexpr std::size_t kShown = 4;
+    std::string shown;
+    for (std::size_t i = 0; i < std::min(kShown, classes_.size()); ++i)
+      shown += fmt::format("{}{} = {}", i == 0 ? "" : ", ", classes_[i], i);
+    notes_.push_back(fmt::format(
+        "labels are of the folders: {}{}, in the column {}", shown,
+        classes_.size() > kShown ? fmt::format(", …, {} = {}", classes_.back(), classes_.size() - 1)
+                                 : "",
+        kLabelColumn));
+  }
+
+  void add_label(const SourceObject& one, Sample& out) const {
+    const auto at = std::ranges::lower_bound(classes_, class_of(one));
+    const auto number = static_cast<std::int64_t>(at - classes_.begin());
+    const bool packed = target_ == Target::kPacked;
+    const std::string& bytes = out.owned.emplace_back(
+        packed ? std::string(reinterpret_cast<const char*>(&number), sizeof number)
+               : fmt::format("{}", number));
+    for (const Field& field : out.fields) {
+      if (field.name == kLabelColumn)
+        throw Error(Code::kInvalid, "it has a {} of its own: --labels none keeps that",
+                    kLabelColumn);
+    }
+    std::vector<std::int64_t> shape;
+    if (!packed) shape.push_back(std::ssize(bytes));
+    out.fields.push_back({std::string(kLabelColumn), packed ? Dtype::kI64 : Dtype::kBytes,
+                          std::move(shape), std::as_bytes(std::span(bytes))});
+  }
+
+  // ------------------------------------------------------------------------------------------
+
   void make_schema(const SourceOptions& options) {
     std::vector<Column> columns;
     if (auto key = key_column(options.keys)) columns.push_back(*std::move(key));
-    const auto fields_of = [&](std::int64_t sample) {
-      std::set<std::string> names;
-      for (const SourceObject& one : of(sample)) names.insert(field_of(one));
-      return names;
-    };
-    const std::set<std::string> fields = fields_of(0);
     for (std::int64_t i = 0; i < samples(); ++i) {
       if (options.keys == SourceOptions::Keys::kText && !is_utf8(key_of_sample(i))) {
         throw Error(Code::kInvalid,
@@ -143,16 +307,19 @@ class FilesSource : public PackSource {
                     "leaves all names away",
                     name_of(i));
       }
-      if (group_ && fields_of(i) != fields) {
-        throw Error(Code::kInvalid,
-                    "{} has the fields {}, {} has {}: the samples of packed shards have the same "
-                    "ones; --format webdataset takes any, and --sample file each file by itself",
-                    name_of(0), to_utf8(fmt::format("{}", fmt::join(fields, ", "))), name_of(i),
-                    to_utf8(fmt::format("{}", fmt::join(fields_of(i), ", "))));
-      }
     }
-    for (const std::string& field : fields)
-      columns.push_back({.name = field, .dtype = text_ ? Dtype::kUtf8 : Dtype::kBytes});
+    if (const std::int64_t unlike = group_ ? first_unlike() : -1; unlike > 0) {
+      throw Error(Code::kInvalid,
+                  "{} has the fields {}, {} has {}: the samples of packed shards have the same "
+                  "ones; --exclude 'GLOB' leaves files out, --format webdataset takes any, and "
+                  "--sample file each file by itself",
+                  name_of(0), to_utf8(fmt::format("{}", fmt::join(columns_of(0), ", "))),
+                  name_of(unlike), to_utf8(fmt::format("{}", fmt::join(columns_of(unlike), ", "))));
+    }
+    for (const std::string& name : columns_of(0))
+      columns.push_back({.name = name, .dtype = text_ ? Dtype::kUtf8 : Dtype::kBytes});
+    if (!classes_.empty())
+      columns.push_back({.name = std::string(kLabelColumn), .dtype = Dtype::kI64});
     schema_ = Schema(std::move(columns));
   }
 
@@ -160,7 +327,10 @@ class FilesSource : public PackSource {
   const Target target_;
   const bool text_;
   bool group_ = false;
+  Naming naming_;
   std::vector<std::size_t> starts_;  // of each sample's objects, and the end
+  std::vector<std::string> classes_;
+  std::vector<std::string> notes_;
   std::optional<Schema> schema_;
 };
 

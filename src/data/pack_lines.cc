@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -30,6 +32,25 @@ Json parse_json(std::string_view text) {
     throw Error(Code::kInvalid, "it is no JSON: {}", to_utf8(why));
   }
 }
+
+// What stands for a value that a line lacks.
+class Filling {
+ public:
+  explicit Filling(std::span<const SourceOptions::Fill> fill) {
+    for (const auto& [name, value] : fill) values_.emplace_back(name, parse_json(value));
+  }
+
+  void fill(Json& object) const {
+    if (!object.is_object()) return;
+    for (const auto& [name, value] : values_) {
+      Json& there = object[name];  // null when it was not there
+      if (there.is_null()) there = value;
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, Json>> values_;
+};
 
 // Where the lines of all objects begin.
 class Lines {
@@ -152,6 +173,7 @@ class LinesSource : public PackSource {
       : objects_(listing.objects),
         target_(target),
         json_(listing.kind == "jsonl"),
+        filling_(options.fill),
         lines_(objects_, json_ ? Lines::Empty::kLeftOut : Lines::Empty::kKept, options, watch) {
     if (lines_.count() == 0)
       throw Error(Code::kNotFound, "the files that were named hold no lines");
@@ -197,7 +219,9 @@ class LinesSource : public PackSource {
       return;
     }
     std::vector<std::string> columns;
-    encode_object(parse_json(text), *schema_, columns);
+    Json object = parse_json(text);
+    filling_.fill(object);
+    encode_object(object, *schema_, columns);
     for (std::size_t i = 0; i < columns.size(); ++i) {
       const Column& column = schema_->columns()[i];
       const std::string& owned = out.owned.emplace_back(std::move(columns[i]));
@@ -241,6 +265,7 @@ class LinesSource : public PackSource {
         try {
           if (to_read[i].error) throw *to_read[i].error;
           Json object = parse_json(text_of(to_read[i].got));
+          filling_.fill(object);
           if (options.bad == SourceOptions::Bad::kSkipped && !object.is_object()) continue;
           typings[batch].add(object, name_of(sample));
         } catch (const Error& error) {
@@ -261,12 +286,26 @@ class LinesSource : public PackSource {
   const std::vector<SourceObject> objects_;
   const Target target_;
   const bool json_;
+  const Filling filling_;
   const Lines lines_;
   std::string field_;
   std::optional<Schema> schema_;
 };
 
 }  // namespace
+
+SourceOptions::Fill parse_fill(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    throw Error(Code::kInvalid, "'{}' fills nothing: it is written NAME=VALUE, as in label=-1",
+                to_utf8(text));
+  const std::string_view value = text.substr(equals + 1);
+  Json json = Json::parse(value, nullptr, false);
+  if (json.is_null())
+    throw Error(Code::kInvalid, "'{}': null is what no column holds", to_utf8(text));
+  if (json.is_discarded()) json = to_utf8(value);
+  return {std::string(text.substr(0, equals)), json.dump()};
+}
 
 std::unique_ptr<PackSource> open_lines_source(const SourceListing& listing, Target target,
                                               const SourceOptions& options, const Watch& watch) {

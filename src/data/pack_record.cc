@@ -29,6 +29,7 @@ std::string to_json(const PackRecord& record) {
                 {"bytes", record.source.bytes},
                 {"fingerprint", fmt::format("{:016x}", record.source.fingerprint)}}}};
   if (!record.schema.empty()) out["schema"] = Json::parse(record.schema);
+  if (!record.classes.empty()) out["classes"] = record.classes;
   out["planned_samples"] = record.planned;
   if (record.state == PackRecord::State::kDone) {
     Json shards = Json::array();
@@ -56,6 +57,7 @@ PackRecord parse_pack_record(std::string_view text) {
     out.source.bytes = source.at("bytes").get<std::int64_t>();
     out.source.fingerprint = std::stoull(source.at("fingerprint").get<std::string>(), nullptr, 16);
     if (json.contains("schema")) out.schema = json["schema"].dump();
+    if (json.contains("classes")) out.classes = json["classes"].get<std::vector<std::string>>();
     out.planned = json.at("planned_samples").get<std::vector<std::int64_t>>();
     if (out.state != PackRecord::State::kDone) return out;
     for (const Json& shard : json.at("shards"))

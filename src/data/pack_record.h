@@ -42,8 +42,9 @@ struct PackRecord {
     std::int64_t samples = 0;
     std::int64_t bytes = 0;
   };
-  std::vector<Shard> shards;  // once done
-  std::int64_t skipped = 0;   // bad samples
+  std::vector<std::string> classes;  // the names of the labels' numbers
+  std::vector<Shard> shards;         // once done
+  std::int64_t skipped = 0;          // bad samples
 };
 
 std::string to_json(const PackRecord& record);

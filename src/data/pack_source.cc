@@ -1,11 +1,16 @@
 #include "data/pack_source.h"
 
+#include <fnmatch.h>
+#include <strings.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/braces.h"
 #include "data/listing.h"
 #include "data/manifest.h"
 #include "data/pack_record.h"
@@ -17,13 +22,13 @@ namespace {
 
 struct Kind {
   std::string_view name;
-  std::array<std::string_view, 3> suffixes;  // of its files; empty: any
+  std::array<std::string_view, 4> suffixes;  // of its files; empty: any
 };
 constexpr std::array<Kind, 6> kKinds = {{{"shards", {}},
                                          {"jsonl", {".jsonl", ".ndjson", ".json"}},
                                          {"text", {".txt", ".text", ".md"}},
                                          {"npy", {".npy"}},
-                                         {"tokens", {".bin", ".tokens", ".tok"}},
+                                         {"tokens", {".bin", ".tokens", ".tok", ".npy"}},
                                          {"files", {}}}};
 
 bool has_suffix(std::string_view name, const Kind& kind) {
@@ -60,13 +65,87 @@ bool is_hidden(std::string_view name) {
   return name.starts_with('.') || name.find("/.") != std::string_view::npos;
 }
 
+// What systems leave in folders that people look into.
+bool is_clutter(const std::string& name) {
+  const char* const last = name.c_str() + name.rfind('/') + 1;
+  return ::strcasecmp(last, "thumbs.db") == 0 || ::strcasecmp(last, "ehthumbs.db") == 0 ||
+         ::strcasecmp(last, "desktop.ini") == 0 || name.starts_with("__MACOSX/") ||
+         name.find("/__MACOSX/") != std::string::npos;
+}
+
+// Shell patterns of what is left out.
+class Excluded {
+ public:
+  explicit Excluded(std::span<const std::string> patterns) {
+    for (const std::string& pattern : patterns) patterns_.push_back({pattern, 0});
+  }
+
+  // `name`: below the folder that was given.
+  bool has(const std::string& name) {
+    const char* const last = name.c_str() + name.rfind('/') + 1;
+    bool any = false;
+    for (auto& [pattern, hits] : patterns_) {
+      const bool hit = pattern.ends_with('/')
+                           ? ::fnmatch((pattern + "*").c_str(), name.c_str(), 0) == 0 ||
+                                 ::fnmatch(("*/" + pattern + "*").c_str(), name.c_str(), 0) == 0
+                           : ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0 ||
+                                 ::fnmatch(pattern.c_str(), last, 0) == 0;
+      hits += hit ? 1 : 0;
+      any |= hit;
+    }
+    return any;
+  }
+
+  void tell(std::vector<std::string>& notes) const {
+    for (const auto& [pattern, hits] : patterns_)
+      notes.push_back(fmt::format("--exclude {} leaves out {} files", to_utf8(pattern), hits));
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> patterns_;
+};
+
+struct Compression {
+  std::string_view suffix;
+  std::string_view name;
+  std::string_view unpack;  // a command
+};
+constexpr std::array<Compression, 9> kCompressions = {{{".gz", "gzip", "gunzip -k"},
+                                                       {".tgz", "gzip", "gunzip -k"},
+                                                       {".zst", "zstd", "zstd -d"},
+                                                       {".xz", "xz", "xz -dk"},
+                                                       {".bz2", "bzip2", "bunzip2 -k"},
+                                                       {".lz4", "lz4", "lz4 -d"},
+                                                       {".zip", "zip", "unzip"},
+                                                       {".7z", "7-Zip", "7z x"},
+                                                       {".rar", "RAR", "unrar x"}}};
+
+const Compression* compression_of(std::string_view name) {
+  for (const Compression& one : kCompressions) {
+    if (name.ends_with(one.suffix)) return &one;
+  }
+  return nullptr;
+}
+
+// "corpus.jsonl.gz": what would be no loose file without its compression.
+bool is_compressed_source(std::string_view name) {
+  const Compression* how = compression_of(name);
+  if (how == nullptr) return false;
+  if (how->suffix == ".tgz") return true;
+  name.remove_suffix(how->suffix.size());
+  if (format_of_shard(name) != nullptr) return true;
+  return std::ranges::any_of(kKinds, [&](const Kind& kind) { return has_suffix(name, kind); });
+}
+
 class Listing {
  public:
   Listing(const SourceOptions& options, const Watch& watch)
-      : options_(options), progress_(watch, "looking at the source", "files") {}
+      : options_(options),
+        progress_(watch, "looking at the source", "files"),
+        excluded_(options.exclude) {}
 
   void add(const std::string& pattern) {
-    for (const std::string& url : expand_braces(pattern)) add_url(url);
+    for (const std::string& url : expand_names(pattern)) add_url(url);
   }
 
   SourceListing take() {
@@ -96,9 +175,13 @@ class Listing {
     const bool folder = place.key.empty() || place.key.ends_with('/');
     if (!folder) {
       if (auto info = place.store->find(place.key, deadline)) {
-        const std::size_t name = place.key.rfind('/') + 1;
-        out_.objects.push_back({place.store, *info, place.key.substr(name)});
-        out_.shard_urls.push_back(escaped(url));
+        std::string name = place.key.substr(place.key.rfind('/') + 1);
+        if (excluded_.has(name)) {
+          ++excluded_files_;
+          return;
+        }
+        out_.objects.push_back({place.store, *info, std::move(name)});
+        out_.shard_urls.push_back(escape_braces(url));  // those left are of names
         return;
       }
     }
@@ -112,32 +195,28 @@ class Listing {
           const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
           if (is_hidden(name)) {
             ++hidden_;
+          } else if (is_clutter(name)) {
+            ++clutter_;
+          } else if (excluded_.has(name)) {
+            ++excluded_files_;
           } else if (last != kListingName && last != kManifestName) {
             out_.objects.push_back({place.store, info, std::move(name)});
           }
         },
         deadline);
-    if (out_.objects.size() == before && hidden_ == 0) {
+    if (out_.objects.size() == before && hidden_ + clutter_ + excluded_files_ == 0) {
       throw Error(Code::kNotFound, "{} is not there, or an empty folder: nothing to pack",
                   to_utf8(url));
     }
     out_.folders.push_back(fmt::format("{}/{}", place.store->url(), prefix));
-    out_.shard_urls.push_back(escaped(url.ends_with('/') ? url : url + "/"));
-  }
-
-  // Braces were expanded already: those that are left are of names.
-  static std::string escaped(const std::string& url) {
-    std::string out;
-    for (const char c : url) {
-      if (c == '{' || c == '}') out += '\\';
-      out += c;
-    }
-    return out;
+    out_.shard_urls.push_back(escape_braces(url.ends_with('/') ? url : url + "/"));
   }
 
   Error nothing_there() const {
     std::string why;
     if (hidden_ > 0) why += fmt::format("; {} hidden files are passed over", hidden_);
+    if (clutter_ > 0) why += fmt::format("; {} files are passed over ({})", clutter_, kClutter);
+    if (excluded_files_ > 0) why += fmt::format("; {} files are excluded", excluded_files_);
     for (const Kind& kind : kKinds) {
       if (kind.name == out_.kind && !kind.suffixes.front().empty())
         why += fmt::format("; of a folder, files that end in {} are taken",
@@ -148,7 +227,7 @@ class Listing {
   }
 
   const Kind& told_kind() const {
-    if (options_.tokens) return kind_of_name("tokens");
+    if (options_.tokens || options_.length > 0) return kind_of_name("tokens");
     if (options_.unit == SourceOptions::Unit::kLine) return kind_of_name("text");
     const auto all = [&](auto is) { return std::ranges::all_of(out_.objects, is); };
     const auto is_shard = [](const SourceObject& one) {
@@ -172,6 +251,13 @@ class Listing {
         return kind;
     }
     const bool lone = out_.folders.empty();
+    refuse_compressed(", or give --from files, which packs files as they are");
+    if (lone && all([](const SourceObject& one) { return one.name.ends_with(".json"); })) {
+      throw Error(Code::kInvalid,
+                  "{}: a .json does not say whether it holds one value or one a line; give --from "
+                  "jsonl (each line is a sample) or --from files (each file is one)",
+                  fmt::join(urls_, ", "));
+    }
     if (lone && all([](const SourceObject& one) { return one.name.ends_with(".txt"); }))
       return kind_of_name("text");
     if (lone && all([](const SourceObject& one) { return one.name.ends_with(".bin"); })) {
@@ -183,9 +269,21 @@ class Listing {
     return kind_of_name("files");
   }
 
+  // They would be lost, or one sample each.
+  void refuse_compressed(std::string_view otherwise) const {
+    for (const SourceObject& one : out_.objects) {
+      const Compression* how = compression_of(one.name);
+      if (how == nullptr || !(out_.folders.empty() || is_compressed_source(one.name))) continue;
+      throw Error(Code::kInvalid,
+                  "{} is compressed ({}), which is not read: unpack it first ({} {}){}",
+                  to_utf8(one.name), how->name, how->unpack, to_utf8(one.name), otherwise);
+    }
+  }
+
   // Of a folder, the files that can be of this kind; what was named itself is taken as it is.
   void choose(const Kind& kind) {
     std::int64_t others = 0;
+    if (kind.name != "files") refuse_compressed("");
     if (kind.name == "shards") {
       std::erase_if(out_.objects, [](const SourceObject& one) { return is_sidecar(one.name); });
     } else if (!out_.folders.empty() && !kind.suffixes.front().empty()) {
@@ -193,6 +291,9 @@ class Listing {
           out_.objects, [&](const SourceObject& one) { return !has_suffix(one.name, kind); }));
     }
     if (hidden_ > 0) out_.notes.push_back(fmt::format("{} hidden files are passed over", hidden_));
+    if (clutter_ > 0)
+      out_.notes.push_back(fmt::format("{} files are passed over ({})", clutter_, kClutter));
+    excluded_.tell(out_.notes);
     if (others > 0) {
       out_.notes.push_back(
           fmt::format("{} files are passed over: they are not of kind {}", others, kind.name));
@@ -203,7 +304,11 @@ class Listing {
   Progress progress_;
   std::map<std::string, std::shared_ptr<store::Store>> stores_;
   std::vector<std::string> urls_;
+  static constexpr std::string_view kClutter = "Thumbs.db, desktop.ini, __MACOSX";
+  Excluded excluded_;
   std::int64_t hidden_ = 0;
+  std::int64_t clutter_ = 0;
+  std::int64_t excluded_files_ = 0;
   SourceListing out_;
 };
 
@@ -227,9 +332,11 @@ Column parse_column(std::string_view whole, std::string_view text) {
     }
     type = trim(type.substr(0, open));
   }
-  const auto dtype = dtype_of(type);
-  if (!dtype) throw bad_schema(whole, fmt::format("there is no dtype '{}'", to_utf8(type)));
-  column.dtype = *dtype;
+  try {
+    column.dtype = parse_dtype(type);
+  } catch (const Error& error) {
+    throw bad_schema(whole, error.what());
+  }
   return column;
 }
 
@@ -239,11 +346,10 @@ SourceListing list_source(std::span<const std::string> urls, const SourceOptions
                           const Watch& watch) {
   if (urls.empty()) throw Error(Code::kInvalid, "nothing was named that is to be packed");
   if (!options.kind.empty()) kind_of_name(options.kind);
-  const bool tokens = options.kind == "tokens" || options.tokens;
-  if (tokens && (!options.tokens || options.length <= 0)) {
+  if ((options.kind == "tokens" || options.tokens) && options.length <= 0) {
     throw Error(Code::kInvalid,
-                "files of tokens need --tokens DTYPE (what they hold: u16, u32, …) and --length N "
-                "(tokens of one sample)");
+                "files of tokens need --tokens DTYPE (what they hold: u16, u32, …; a .npy says it "
+                "itself) and --length N (tokens of one sample)");
   }
   Listing listing(options, watch);
   for (const std::string& url : urls) listing.add(url);
@@ -260,6 +366,13 @@ std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target tar
   if (listing.kind != "tokens" && (options.tokens || options.length > 0))
     throw Error(Code::kInvalid, "--tokens and --length are for files of tokens, not for {}",
                 listing.kind);
+  const bool files = listing.kind == "files" ||
+                     (listing.kind == "text" && options.unit == SourceOptions::Unit::kFile);
+  if (options.labels == SourceOptions::Labels::kFolder && !files)
+    throw Error(Code::kInvalid, "--labels folder is for loose files, not for {}", listing.kind);
+  if (!options.fill.empty() && (listing.kind != "jsonl" || target == Target::kWebDataset))
+    throw Error(Code::kInvalid, "--fill is for JSON lines that become packed shards{}",
+                listing.kind == "jsonl" ? ": a tar takes lines as they are" : "");
   if (listing.kind == "shards") return open_shards_source(listing, target, options);
   if (listing.kind == "npy" || listing.kind == "tokens")
     return open_arrays_source(listing, options);

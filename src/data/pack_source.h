@@ -44,6 +44,17 @@ struct SourceOptions {
   std::optional<Schema> schema = {};  // instead of one that is made from the samples
   std::string column = {};            // name of the only column of text, tokens, arrays
   enum class Keys { kText, kBytes, kNone } keys = Keys::kText;  // packed: the column __key__
+  // Loose files, the column kLabelColumn: kFolder: the number of the first folder below the one
+  // that was given, among the sorted names of all of these (as torchvision's ImageFolder counts).
+  // kUsual: so if all files are pictures and lie in two or more folders side by side.
+  enum class Labels { kUsual, kFolder, kNone } labels = Labels::kUsual;
+  std::vector<std::string> exclude = {};  // shell patterns of names or last parts of names
+  // JSON lines: what stands for a name that a line lacks or has as null.
+  struct Fill {
+    std::string name;
+    std::string value;  // JSON
+  };
+  std::vector<Fill> fill = {};
   // kSkipped: a sample that cannot be read has no say in the schema.
   enum class Bad { kRaised, kSkipped } bad = Bad::kRaised;
   int threads = 1;
@@ -94,6 +105,8 @@ class PackSource {
   // Of a packed shard that is to hold the samples.
   virtual const Schema& schema() const = 0;
   virtual std::vector<std::string> notes() const { return {}; }
+  // The names of the numbers in kLabelColumn; empty without one.
+  virtual std::vector<std::string> classes() const { return {}; }
 };
 
 std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target target,
@@ -101,11 +114,15 @@ std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target tar
 
 // The column that holds a sample's key in a packed shard.
 constexpr std::string_view kKeyColumn = "__key__";
-// The column itself; nullopt when keys are not kept.
+// The column that holds the number of its class, int64 or, in a tar, text.
+constexpr std::string_view kLabelColumn = "cls";
+// The column of keys; nullopt when keys are not kept.
 std::optional<Column> key_column(SourceOptions::Keys keys);
 // Reads a schema as people write it: "tokens:u16[2048],text:utf8", with -1 for as many as there
 // are; or as JSON. Error{kInvalid}.
 Schema parse_schema(std::string_view text);
+// "label=-1", "text=none": JSON, or else text. Error{kInvalid}.
+SourceOptions::Fill parse_fill(std::string_view text);
 
 // One for each kind.
 std::unique_ptr<PackSource> open_files_source(const SourceListing& listing, Target target,

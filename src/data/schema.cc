@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -34,6 +35,24 @@ constexpr std::array<DtypeText, 15> kDtypes = {{{"i8", 1},
                                                 {"bool", 1},
                                                 {"bytes", 1},
                                                 {"utf8", 1}}};
+struct OtherName {
+  std::string_view theirs;
+  std::string_view ours;
+};
+// As NumPy, PyTorch and ShardWriter have them.
+constexpr std::array<OtherName, 13> kOtherNames = {{{"int8", "i8"},
+                                                    {"uint8", "u8"},
+                                                    {"int16", "i16"},
+                                                    {"uint16", "u16"},
+                                                    {"int32", "i32"},
+                                                    {"uint32", "u32"},
+                                                    {"int64", "i64"},
+                                                    {"uint64", "u64"},
+                                                    {"float16", "f16"},
+                                                    {"bfloat16", "bf16"},
+                                                    {"float32", "f32"},
+                                                    {"float64", "f64"},
+                                                    {"str", "utf8"}}};
 constexpr std::size_t kMostColumns = 256;
 constexpr std::size_t kLongestName = 255;
 constexpr std::size_t kMostBytes = UINT32_MAX;  // of a value
@@ -80,6 +99,19 @@ std::optional<Dtype> dtype_of(std::string_view name) {
   const auto known = std::ranges::find(kDtypes, name, &DtypeText::name);
   if (known == kDtypes.end()) return std::nullopt;
   return static_cast<Dtype>(known - kDtypes.begin());
+}
+
+Dtype parse_dtype(std::string_view text) {
+  const auto other = std::ranges::find(kOtherNames, text, &OtherName::theirs);
+  if (const auto dtype = dtype_of(other == kOtherNames.end() ? text : other->ours)) return *dtype;
+  std::vector<std::string_view> names;
+  for (const DtypeText& known : kDtypes) names.push_back(known.name);
+  const std::string list = fmt::format("{}", fmt::join(names, ", "));
+  for (const OtherName& known : kOtherNames) names.push_back(known.theirs);
+  const std::string_view nearest = nearest_name(text, names);
+  throw Error(
+      Code::kInvalid, "there is no dtype '{}'{}; there are {}, and Python's names of them (uint16)",
+      to_utf8(text), nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest), list);
 }
 
 std::size_t size_of(Dtype dtype) { return kDtypes[static_cast<std::size_t>(dtype)].size; }

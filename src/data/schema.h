@@ -38,7 +38,11 @@ enum class Dtype : std::uint8_t {
   kUtf8,   // text, of any length
 };
 std::string_view name(Dtype dtype);
+// Of a name as shards have it.
 std::optional<Dtype> dtype_of(std::string_view name);
+// Of a name as people write it: "u16" or, as Python says, "uint16". Error{kInvalid}, naming the
+// nearest, for another.
+Dtype parse_dtype(std::string_view text);
 std::size_t size_of(Dtype dtype);  // bytes of one element; 1 for bytes and text
 
 struct Column {

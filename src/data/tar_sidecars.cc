@@ -56,7 +56,7 @@ IndexesMade make_indexes(std::span<const std::string> urls, const IndexOptions& 
   if (urls.empty()) throw Error(Code::kInvalid, "no shards were named");
   std::vector<std::string> folders;
   for (const std::string& pattern : urls) {
-    for (std::string& url : expand_braces(pattern)) {
+    for (std::string& url : expand_names(pattern)) {
       if (url.ends_with('/')) folders.push_back(std::move(url));
     }
   }

@@ -57,6 +57,9 @@ def place(tmp_path_factory):
     for i in range(5):
         (folder / "pictures" / f"{i}.jpg").write_bytes(bytes(range(i, 200 + i)))
         (folder / "pictures" / f"{i}.cls").write_text(str(i))
+    for name in ("ant", "bee"):
+        (folder / "imagefolder" / name).mkdir(parents=True)
+        (folder / "imagefolder" / name / "1.jpg").write_bytes(name.encode())
     (folder / "corpus.jsonl").write_text('{"text": "one", "label": 1}\n{"text": "two", "label": 2}\n')
     (folder / "tokens.bin").write_bytes(bytes(2 * 2048 * 3))
     environment = dict(os.environ, HOME=str(folder), PATH=f"{BEDPLATE.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")

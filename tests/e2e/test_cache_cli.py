@@ -93,3 +93,23 @@ def test_a_slip_is_answered_with_what_was_meant(tmp_path, origin, arguments, cod
     assert text in done.stderr.decode()
     assert done.returncode == code
     assert done.stdout == b""
+
+
+def test_names_with_braces_and_patterns_are_warmed_and_dropped(tmp_path, origin):
+    assert answer(tmp_path, "warm", "cache:64MiB", f"{origin}/train/{{0..1}}.tar")["objects"] == 2
+    assert answer(tmp_path, "warm", "cache", f"{origin}/train/*.tar")["objects"] == 3
+    assert answer(tmp_path, "drop", "cache", f"{origin}/train/{{1,2}}.tar") == {"blocks": 6, "bytes": 5_000_000}
+    assert answer(tmp_path, "stat", "cache")["blocks"] == 3
+
+
+def test_dropping_asks_the_origin_for_a_prefix_only(tmp_path, origin):
+    answer(tmp_path, "warm", "cache:64MiB", f"{origin}/train/")
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for url in ("s3://corpus/old/1.tar", "s3://corpus", "http://127.0.0.1:1/", "http://127.0.0.1:1/dir/1.tar"):
+        done = bedplate("cache", "drop", "cache", url, cwd=tmp_path, env=bare)
+        assert (done.returncode, done.stdout) == (0, b"0 blocks dropped, 0 B\n"), (url, done.stderr)
+    done = bedplate("cache", "drop", "cache", "s3://corpus/old/", cwd=tmp_path, env=bare)
+    assert done.returncode == 3
+    said = done.stderr.decode()
+    assert "AWS_ACCESS_KEY_ID" in said and "part-{000..127}.tar" in said and "all of s3://corpus" in said
+    assert answer(tmp_path, "stat", "cache")["blocks"] == 9

@@ -1,5 +1,6 @@
 """bedplate data: what its commands print, what they say to bad input, what Ctrl-C, kill -9 and a full disk leave."""
 
+import http.server
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import time
 
 import pytest
@@ -369,3 +371,93 @@ def test_stdout_that_cannot_be_written_is_no_success(tmp_path):
     with open("/dev/full", "wb") as full:
         done = subprocess.run([BEDPLATE, "data", "cat", "out"], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, timeout=60)
     assert done.returncode == 3
+
+
+def test_an_image_folder_becomes_labelled_samples(tmp_path):
+    for name in ("ant/1.jpg", "ant/2.png", "bee/1.JPEG", "bee/Thumbs.db"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(name.encode())
+    done = data("pack", "in", "out", "--json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert report["classes"] == ["ant", "bee"] and report["samples"] == 3
+    assert "ant = 0, bee = 1, in the column cls" in done.stderr.decode() and "Thumbs.db" in done.stderr.decode()
+    samples = [json.loads(line) for line in ok("cat", "out", cwd=tmp_path).splitlines()]
+    assert [(one["__key__"], one["jpg"], one["cls"]) for one in samples] == [("ant/1", "ant/1.jpg", 0), ("ant/2", "ant/2.png", 0), ("bee/1", "bee/1.JPEG", 1)]
+    assert json.loads((tmp_path / "out/pack.json").read_text())["classes"] == ["ant", "bee"]
+    ok("pack", "in", "bees", "--labels", "folder", "--exclude", "ant/", "--exclude", "*.xmp", cwd=tmp_path)
+    assert json.loads(ok("cat", "bees", "--field", "cls", cwd=tmp_path))["cls"] == 0
+    assert "cls" not in ok("ls", "--samples", "out", cwd=tmp_path).replace("cls:i64", "")
+    ok("pack", "in", "none", "--labels", "none", cwd=tmp_path)
+    assert "cls" not in ok("cat", "none", cwd=tmp_path)
+
+
+def test_patterns_and_home_are_expanded_where_no_shell_did(tmp_path):
+    pictures(tmp_path / "in", 4)
+    ok("pack", "in", "wds", "--format", "webdataset", "--shard-samples", "2", cwd=tmp_path)
+    assert len(json.loads(ok("ls", "wds/*.tar", "--json", cwd=tmp_path))) == 2
+    assert len(json.loads(ok("ls", "w?s", "--json", cwd=tmp_path))) == 2
+    assert "matches" in said("ls", "wds/*.shard", cwd=tmp_path, code=3)
+    home = dict(os.environ, HOME=str(tmp_path))
+    assert len(json.loads(ok("ls", "~/wds", "--json", cwd="/", env=home))) == 2
+    ok("pack", "wds/0*.tar", "packed", cwd=tmp_path)
+    assert json.loads(ok("stat", "packed", "--json", cwd=tmp_path))["samples"] == 4
+
+
+def test_verify_says_what_it_could_not_check(tmp_path):
+    pictures(tmp_path / "in", 3)
+    done = data("verify", "in", "--format", "files", cwd=tmp_path)
+    assert done.returncode == 0 and "all is well" not in done.stdout.decode()
+    assert "all can be read; no checksum" in done.stdout.decode() and "6 samples have no checksum" in done.stderr.decode()
+    listed = ok("ls", "in", "--format", "files", cwd=tmp_path)
+    assert "bedplate.files" not in listed and str(tmp_path / "in") in listed
+    report = json.loads(ok("verify", "in", "--format", "files", "--json", cwd=tmp_path))
+    assert (report["checked"], report["unchecked"]) == (0, 6)
+    ok("pack", "in", "out", cwd=tmp_path)
+    assert "all is well, by the checksum of each" in ok("verify", "out", cwd=tmp_path)
+
+
+def test_a_wrong_number_is_answered_with_whole_numbers(tmp_path):
+    pictures(tmp_path / "in", 3)
+    for option, value in (("--length", "0"), ("--shard-samples", "-1"), ("--length", "many"), ("--length", "9" * 30)):
+        text = said("pack", "in", "out", option, value, cwd=tmp_path, code=2)
+        assert option in text and "1 or more" in text and len(text) < 300
+    ok("pack", "in", "out", cwd=tmp_path)
+    assert "there are 3 samples, from 0 on; 1: goes to their end" in said("cat", "out", "--range", "1:9", cwd=tmp_path, code=2)
+    assert "is no range" in said("cat", "out", "--range", "2:1", cwd=tmp_path, code=2)
+    assert "--looks" in said("stat", "out", "--looks", "0", cwd=tmp_path, code=2)
+
+
+def test_s3_without_keys_names_what_is_read(tmp_path):
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    text = said("ls", "s3://bucket/x/", cwd=tmp_path, code=3, env=bare)
+    for word in ("AWS_ACCESS_KEY_ID", "aws_secret_access_key", "/.aws/credentials", "BEDPLATE_S3_ANONYMOUS=1"):
+        assert word in text
+    assert "it is 1 or 0" in said("ls", "s3://bucket/x/", cwd=tmp_path, code=2, env=dict(bare, BEDPLATE_S3_ANONYMOUS="yes"))
+
+
+def test_a_public_bucket_is_read_unsigned_when_the_environment_says_so(tmp_path):
+    signed = []
+
+    class Bucket(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            signed.append("Authorization" in self.headers)
+            page = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bucket) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "BEDPLATE_S3_ANONYMOUS": "1",
+            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.server_address[1]}",
+        }
+        assert "holds no shards" in said("ls", "s3://bucket/x/", cwd=tmp_path, code=3, env=environment)
+        server.shutdown()
+    assert signed and not any(signed)

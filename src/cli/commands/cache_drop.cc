@@ -20,7 +20,7 @@ struct Options {
 };
 
 int drop(const Options& options) {
-  const auto dropped = store::drop_from_cache(cache_folder(options.folder), options.urls);
+  const auto dropped = store::drop_from_cache(cache_folder(options.folder), expanded(options.urls));
   if (options.json) {
     const nlohmann::ordered_json out = {{"blocks", dropped.blocks}, {"bytes", dropped.bytes}};
     print(out.dump(1) + "\n");

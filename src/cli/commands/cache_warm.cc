@@ -48,7 +48,7 @@ int warm(const Options& options) {
   return attended.run([&] {
     const auto cache = store::Cache::open(parsed);
     const auto done =
-        store::warm_cache(*cache, options.urls, {.threads = threads_of(options.threads)},
+        store::warm_cache(*cache, expanded(options.urls), {.threads = threads_of(options.threads)},
                           cache_watch(attended, "warming", "bytes"));
     attended.hide_line();
     for (const auto& failure : done.failed) say(to_utf8(failure));
@@ -62,8 +62,10 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("DIR", options->cache,
                  "the cache's folder, which is made when it is not there; DIR:200GB limits it")
       ->required();
-  app.add_option("URL", options->urls,
-                 "what to bring: an object, or all below a URL that ends in /")
+  app.add_option(
+         "URL", options->urls,
+         "what to bring: an object, or all below a URL that ends in /; {000..127} and {a,b} name "
+         "several")
       ->required()
       ->expected(1, 1 << 20);
   add_threads_option(app, options->threads);

@@ -48,10 +48,16 @@ Range range_of(const Options& options, std::int64_t samples) {
   if (parts.size() == 2) {
     const auto first = number(parts[0], 0);
     const auto last = number(parts[1], samples);
-    if (first && last && *first >= 0 && *first <= *last && *last <= samples) return {*first, *last};
+    if (first && last && *first >= 0 && *first <= *last) {
+      if (*last <= samples) return {*first, *last};
+      throw Error(Code::kInvalid,
+                  "--range {}: there are {} samples, from 0 on; {}: goes to their end",
+                  to_utf8(options.range), samples, std::min(*first, samples));
+    }
   }
-  throw Error(Code::kInvalid, "--range {} is none of the {} samples: it is written A:B, B left out",
-              to_utf8(options.range), samples);
+  throw Error(Code::kInvalid,
+              "--range {} is no range: it is written A:B, from sample A on up to but without B",
+              to_utf8(options.range));
 }
 
 const data::Field& field_of(const data::Sample& sample, std::int64_t number,

@@ -26,6 +26,8 @@ struct Options {
   std::string tokens;
   std::string schema;
   std::string keys = "text";
+  std::string labels;
+  std::vector<std::string> fill;
   std::string on_bad = "raise";
   std::string shard_bytes = "256MiB";
   std::optional<std::uint64_t> shuffle;
@@ -47,6 +49,7 @@ std::int64_t most_bad(const std::string& text) {
 PackOptions pack_options(const Options& given) {
   using Unit = data::SourceOptions::Unit;
   using Keys = data::SourceOptions::Keys;
+  using Labels = data::SourceOptions::Labels;
   PackOptions out = given.pack;
   out.target = given.format == "packed" ? data::Target::kPacked : data::Target::kWebDataset;
   const auto shard_bytes = parse_size(given.shard_bytes);
@@ -66,12 +69,11 @@ PackOptions pack_options(const Options& given) {
                     : given.keys == "none" ? Keys::kNone
                                            : Keys::kText;
   if (!given.schema.empty()) out.source.schema = data::parse_schema(given.schema);
-  if (!given.tokens.empty()) {
-    out.source.tokens = data::dtype_of(given.tokens);
-    if (!out.source.tokens)
-      throw Error(Code::kInvalid, "--tokens {}: there is no such dtype; there are u16, u32, …",
-                  to_utf8(given.tokens));
-  }
+  if (!given.tokens.empty()) out.source.tokens = data::parse_dtype(given.tokens);
+  out.source.labels = given.labels == "folder" ? Labels::kFolder
+                      : given.labels == "none" ? Labels::kNone
+                                               : Labels::kUsual;
+  for (const std::string& text : given.fill) out.source.fill.push_back(data::parse_fill(text));
   return out;
 }
 
@@ -102,6 +104,7 @@ std::string as_json(const PackReport& report, const std::string& destination) {
                                 {"skipped", report.skipped},
                                 {"bad", report.bad},
                                 {"notes", report.notes}};
+  if (!report.classes.empty()) out["classes"] = report.classes;
   if (!report.schema.empty()) out["schema"] = nlohmann::ordered_json::parse(report.schema);
   return out.dump(1) + "\n";
 }
@@ -185,11 +188,12 @@ std::function<int()> declare(CLI::App& app) {
       ->type_name("UNIT")
       ->check(CLI::IsMember({"name", "file", "line"}));
   app.add_option("--tokens", options->tokens,
-                 "SRC are files of nothing but tokens of this type: u16, u32, …")
+                 "SRC are files of nothing but tokens of this type: u16, u32, … (a .npy says it "
+                 "itself)")
       ->type_name("DTYPE");
-  app.add_option("--length", source.length, "with --tokens: how many make one sample")
+  app.add_option("--length", source.length, "tokens, or numbers of a .npy, that make one sample")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number_from(1));
   app.add_option("--schema", options->schema,
                  "types of the columns, as in tokens:u16[2048],text:utf8, with -1 for any number; "
                  "otherwise the values tell")
@@ -200,6 +204,20 @@ std::function<int()> declare(CLI::App& app) {
                  "packed shards: the samples' names are kept as text, as bytes, or not (none)")
       ->type_name("HOW")
       ->check(CLI::IsMember({"text", "bytes", "none"}));
+  app.add_option("--labels", options->labels,
+                 "loose files: folder (the number of the folder below SRC, by name, in the column "
+                 "cls) or none; folder if not given and SRC is pictures in folders side by side")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"folder", "none"}));
+  app.add_option("--exclude", source.exclude,
+                 "leave out files whose name or path matches, as '*.db' or 'old/'; may be repeated")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
+  app.add_option("--fill", options->fill,
+                 "JSON lines: what stands for a name that a line lacks or has as null, as in "
+                 "label=-1; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   app.add_option("--shard-format", source.shard_format,
                  "format of the shards in SRC, where their names do not tell")
       ->type_name("NAME");
@@ -209,7 +227,7 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--shard-samples", options->pack.shard_samples,
                  "samples of a shard, exactly, instead of its size")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number_from(1));
   app.add_option("--shuffle", options->shuffle,
                  "in an order that this number decides, instead of the source's")
       ->type_name("SEED");
@@ -233,6 +251,8 @@ extern const Command kDataPack = {
     .examples =
         "bedplate data pack pictures/ packed\n"
         "bedplate data pack pictures/ tars --format webdataset --shuffle 7  # in a mixed order\n"
+        "bedplate data pack imagefolder/ labelled --labels folder  # classes are the folders in "
+        "it\n"
         "bedplate data pack corpus.jsonl lines --shard-samples 1000\n"
         "bedplate data pack tokens.bin tokens --tokens u16 --length 2048\n"
         "bedplate data pack pictures/ packed --dry-run --json  # what would be made",

@@ -139,7 +139,7 @@ std::function<int()> declare(CLI::App& app) {
   app.add_option("--looks", options->looks,
                  "samples that are read to tell their fields, evenly spread; 1000 if not given")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number_from(1));
   app.add_flag("--json", options->json, "all of it as JSON");
   return [options] { return stat(*options); };
 }

@@ -19,12 +19,11 @@ struct Options {
 };
 
 std::string as_json(const data::VerifyReport& report) {
-  nlohmann::ordered_json out = {{"shards", report.shards},
-                                {"samples", report.samples},
-                                {"bytes", report.bytes},
-                                {"unchecked", report.unchecked},
-                                {"bad_samples", report.bad_samples},
-                                {"notes", report.notes}};
+  nlohmann::ordered_json out = {
+      {"shards", report.shards},       {"samples", report.samples},
+      {"bytes", report.bytes},         {"checked", report.samples - report.unchecked},
+      {"unchecked", report.unchecked}, {"bad_samples", report.bad_samples},
+      {"notes", report.notes}};
   out["bad"] = nlohmann::ordered_json::array();
   for (const data::BadSample& bad : report.bad) {
     nlohmann::ordered_json one = {{"shard", bad.shard}};
@@ -38,6 +37,16 @@ std::string as_json(const data::VerifyReport& report) {
   return out.dump(1) + "\n";
 }
 
+// "All is well" is said only of what checksums say it of.
+std::string verdict(const data::VerifyReport& report) {
+  if (report.bad_samples > 0) return fmt::format("{} bad", report.bad_samples);
+  if (report.unchecked == 0) return "all is well, by the checksum of each";
+  const std::string_view read = "can be read; no checksum says whether they are what was written";
+  if (report.unchecked == report.samples) return fmt::format("all {}", read);
+  return fmt::format("{} are well by their checksums, the other {} {}",
+                     report.samples - report.unchecked, report.unchecked, read);
+}
+
 std::string as_text(const data::VerifyReport& report) {
   std::string text;
   for (const data::BadSample& bad : report.bad) {
@@ -49,9 +58,7 @@ std::string as_text(const data::VerifyReport& report) {
   if (report.bad_samples > named) text += fmt::format("and {} more\n", report.bad_samples - named);
   return text + fmt::format("{} samples in {} shard{}, {}: {}\n", report.samples, report.shards,
                             report.shards == 1 ? "" : "s",
-                            human_bytes(static_cast<double>(report.bytes)),
-                            report.bad_samples == 0 ? "all is well"
-                                                    : fmt::format("{} bad", report.bad_samples));
+                            human_bytes(static_cast<double>(report.bytes)), verdict(report));
 }
 
 int verify(const Options& options) {
@@ -65,8 +72,9 @@ int verify(const Options& options) {
     for (const std::string& note : report.notes) say(note);
     if (report.unchecked > 0) {
       say(
-          fmt::format("{} samples have no checksum: of them only what encloses them was checked; "
-                      "`bedplate data index` makes checksums for tars, of what they hold now",
+          fmt::format("{} samples have no checksum: they were read to their ends, and sizes and "
+                      "structure are right as far as their format has any; for tars `bedplate data "
+                      "index` makes checksums of what they hold now",
                       report.unchecked));
     }
     print(options.json ? as_json(report) : as_text(report));

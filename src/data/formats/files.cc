@@ -23,6 +23,7 @@ extern const Format kFiles = {
     .summary = "loose files below a folder, as its listing bedplate.files has them, or as they are",
     .is_shard = [](std::string_view key) { return key.substr(key.rfind('/') + 1) == kListingName; },
     .open = open,
+    .samples = Format::Samples::kElsewhere,
     .folder_object = kListingName,
     .open_folder = open_folder,
 };

@@ -316,6 +316,7 @@ extern const Format kMds = {
     .summary = "MosaicML Streaming's sets, named by their index.json; shards unpacked",
     .is_shard = [](std::string_view key) { return key.substr(key.rfind('/') + 1) == kIndexName; },
     .open = open,
+    .samples = Format::Samples::kElsewhere,
     .folder_object = kIndexName,
 };
 

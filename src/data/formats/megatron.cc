@@ -204,6 +204,7 @@ extern const Format kMegatron = {
     .summary = "Megatron-LM's indexed sets, NAME.idx beside NAME.bin; a sequence is a sample",
     .is_shard = [](std::string_view key) { return key.ends_with(kSuffix); },
     .open = open,
+    .samples = Format::Samples::kElsewhere,
 };
 
 }  // namespace bedplate::data

@@ -27,7 +27,7 @@ class Finding {
 
   void add(const std::string& pattern) {
     std::vector<Named> named;
-    for (std::string& url : expand_braces(pattern)) {
+    for (std::string& url : expand_names(pattern)) {
       if (url.ends_with('/')) {
         add_named(named);
         named.clear();

@@ -118,6 +118,10 @@ Chosen choose(const cache::Hash128& key, std::span<const std::string> urls,
     else
       chosen.objects.insert(cache::object_hash(key, store_url, place.key));
     if (!place.key.empty() && !place.key.ends_with('/')) continue;
+    // All that came from a remote store bears its name. Files may have been read from a folder
+    // above, and are found one by one.
+    const bool remote = store_url.find("://") != std::string::npos;
+    if (place.key.empty() && remote) continue;
     try {
       place.store->list(
           place.key,
@@ -126,8 +130,14 @@ Chosen choose(const cache::Hash128& key, std::span<const std::string> urls,
           },
           Deadline::after(kDefaultTimeout));
     } catch (const Error& error) {
-      // By the store's name alone all of it is found; by a prefix nothing is.
-      if (!place.key.empty()) throw;
+      if (!remote && place.key.empty()) continue;  // a folder that is gone: its name is enough
+      throw Error(
+          error.code(),
+          "{}: a cache knows objects by hashes of their names, so that only the origin can "
+          "say which these are, and it does not ({}); without it, one object is dropped by "
+          "its name, several by names with braces (part-{{000..127}}.tar), and all of {} by "
+          "that name",
+          to_utf8(url), error.what(), store_url);
     }
   }
   return chosen;

@@ -52,7 +52,7 @@ struct CacheDrop {
   std::int64_t bytes = 0;
 };
 // What lies under one of `urls` leaves the folder and its memory; everything when there are none. A
-// URL is a store, an object, or a prefix of objects, of which the origin is asked.
+// URL is a store, an object, or a prefix of objects; only for the last the origin is asked.
 CacheDrop drop_from_cache(const std::filesystem::path& folder, std::span<const std::string> urls,
                           const StoreOptions& options = {});
 

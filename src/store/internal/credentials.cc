@@ -182,6 +182,13 @@ Environment process_environment() {
   };
 }
 
+bool switched_on(const Environment& environment, const std::string& name) {
+  const auto value = environment(name);
+  if (!value || *value == "0") return false;
+  if (*value == "1") return true;
+  throw Error(Code::kInvalid, "{} is '{}' in the environment: it is 1 or 0", name, to_utf8(*value));
+}
+
 Credentials CredentialChain::get(Deadline deadline) {
   Kept& kept = kept_.get();
   const std::unique_lock lock(kept.mutex, std::chrono::nanoseconds(deadline.left()));
@@ -212,7 +219,10 @@ Credentials CredentialChain::look_up(Deadline deadline) const {
     if (auto found = from_file(config, config_title(profile), looked)) return *std::move(found);
   }
   if (sources_.instance_profile == CredentialSources::InstanceProfile::kRefused) {
-    looked.emplace_back("the instance's role (option instance_profile is off)");
+    looked.push_back(
+        fmt::format("the instance's role (it is asked with {}=1, or the option "
+                    "instance_profile)",
+                    kInstanceProfileVariable));
   } else {
     try {
       return from_instance(sources_.metadata_url, deadline);
@@ -221,9 +231,13 @@ Credentials CredentialChain::look_up(Deadline deadline) const {
       looked.push_back(fmt::format("the instance's role ({})", error.what()));
     }
   }
-  throw Error(Code::kPermission,
-              "no credentials for S3; looked at {}. For a public bucket set the option anonymous",
-              fmt::join(looked, ", "));
+  throw Error(
+      Code::kPermission,
+      "no credentials for S3; looked at {}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+      "(AWS_SESSION_TOKEN too, if there is one), or write aws_access_key_id and "
+      "aws_secret_access_key under [{}] in {}. For a public bucket: {}=1, or the option "
+      "anonymous",
+      fmt::join(looked, ", "), profile, shared.value_or("~/.aws/credentials"), kAnonymousVariable);
 }
 
 AwsSettings aws_settings(const Environment& environment) {

@@ -48,6 +48,12 @@ struct Credentials {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
+// Switches for who has no options to set: "1" for on, "0" for off.
+constexpr char kAnonymousVariable[] = "BEDPLATE_S3_ANONYMOUS";
+constexpr char kInstanceProfileVariable[] = "BEDPLATE_S3_INSTANCE_PROFILE";
+// Off when it is not set. Error{kInvalid} for another value.
+bool switched_on(const Environment& environment, const std::string& name);
+
 struct CredentialSources {
   Environment environment = process_environment();
   enum class InstanceProfile { kRefused, kAllowed } instance_profile = InstanceProfile::kRefused;

@@ -104,8 +104,19 @@ TEST_F(CredentialsTest, WhenThereAreNoneEachPlaceIsNamed) {
       message_of_none(),
       AllOf(HasSubstr("AWS_SECRET_ACCESS_KEY is not"), HasSubstr("/.aws/credentials (it is"),
             HasSubstr("/.aws/config ([default] uses role_arn"),
-            HasSubstr("instance_profile is off"), HasSubstr("option anonymous"),
-            Not(HasSubstr("half-of-it"))));
+            HasSubstr("BEDPLATE_S3_INSTANCE_PROFILE=1"), HasSubstr("BEDPLATE_S3_ANONYMOUS=1"),
+            HasSubstr("Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+            HasSubstr("aws_secret_access_key under [default] in "), Not(HasSubstr("half-of-it"))));
+}
+
+TEST_F(CredentialsTest, ASwitchIsOnOffOrRefused) {
+  EXPECT_FALSE(switched_on(environment(), kAnonymousVariable));
+  variables_[kAnonymousVariable] = "0";
+  EXPECT_FALSE(switched_on(environment(), kAnonymousVariable));
+  variables_[kAnonymousVariable] = "1";
+  EXPECT_TRUE(switched_on(environment(), kAnonymousVariable));
+  variables_[kAnonymousVariable] = "yes";
+  EXPECT_THROW(switched_on(environment(), kAnonymousVariable), Error);
 }
 
 TEST_F(CredentialsTest, AProfileThatIsMissingIsNamed) {

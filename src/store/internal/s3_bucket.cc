@@ -66,9 +66,11 @@ S3Bucket::S3Bucket(std::string_view name, const StoreOptions& options,
                    const Environment& environment)
     : name_(name),
       options_(options),
+      anonymous_(options.anonymous || switched_on(environment, kAnonymousVariable)),
       policy_(retry_policy(options)),
       credentials_({.environment = environment,
-                    .instance_profile = options.instance_profile
+                    .instance_profile = options.instance_profile ||
+                                                switched_on(environment, kInstanceProfileVariable)
                                             ? CredentialSources::InstanceProfile::kAllowed
                                             : CredentialSources::InstanceProfile::kRefused}) {
   if (name.empty() || name == "." || name == ".." || name.find_first_of("/:") != name.npos)
@@ -127,7 +129,7 @@ void S3Bucket::prepare(S3Request& request, Deadline deadline) {
   const std::string query = canonical_query(request.query);
   HttpRequest& http = request.http;
   http.url = address.scheme_and_host + address.path + (query.empty() ? "" : "?" + query);
-  if (options_.anonymous) return;
+  if (anonymous_) return;
   http.sign = [this, &request, deadline, query, region = request.region, path = address.path,
                method = store::name(http.method),
                host = std::string(host_of(address.scheme_and_host)),

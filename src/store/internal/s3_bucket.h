@@ -76,6 +76,7 @@ class S3Bucket {
 
   const std::string name_;
   const StoreOptions options_;
+  const bool anonymous_;
   const RetryPolicy policy_;
   std::string endpoint_;  // "http://host:port/prefix"; empty: Amazon's
   std::string first_region_;
