@@ -22,6 +22,8 @@ struct Target {
   std::vector<std::string> (*seeds)();
 };
 std::span<const Target> all_targets();
+// Of them, those of the picture decoders; none in a build without these.
+std::span<const Target> picture_targets();
 // Aborts when there is none of this name.
 const Target& target_of_name(std::string_view name);
 

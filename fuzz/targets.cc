@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/decode/npy.h"
 #include "data/example.h"
 #include "data/listing.h"
+#include "data/loader.h"
 #include "data/manifest.h"
 #include "data/object_table.h"
 #include "data/scanned_index.h"
@@ -179,6 +181,31 @@ void run_schema(Bytes bytes) {
   }
 }
 
+void run_npy(Bytes bytes) {
+  // A copy of its own size, so that a sanitizer sees its ends.
+  const std::vector<std::byte> file(bytes.begin(), bytes.end());
+  try {
+    const data::NpyArray array = data::parse_npy(file);
+    std::string again = *data::make_npy_head(array.dtype, array.shape);
+    again.append(text_of(array.bytes));
+    const data::NpyArray same = data::parse_npy(std::as_bytes(std::span(again)));
+    BEDPLATE_CHECK(same.dtype == array.dtype && same.shape == array.shape &&
+                   same.bytes.size() == array.bytes.size());
+  } catch (const Error& error) {
+    check_is_refusal(error);
+  }
+}
+
+void run_state(Bytes bytes) {
+  try {
+    const auto state = data::LoaderState::from_json(text_of(bytes));
+    BEDPLATE_CHECK(state.epoch >= 0 && state.consumed >= 0);
+    BEDPLATE_CHECK(data::LoaderState::from_json(state.to_json()).to_json() == state.to_json());
+  } catch (const Error& error) {
+    check_is_refusal(error);
+  }
+}
+
 void run_braces(Bytes bytes) {
   try {
     BEDPLATE_CHECK(
@@ -248,6 +275,12 @@ Seeds manifest_seeds() {
           data::ObjectTable::write(data::kManifestMagic, "", {})};
 }
 
+Seeds npy_seeds() {
+  const std::int64_t shape[] = {2, 3};
+  return {*data::make_npy_head(data::Dtype::kI16, shape) + "abcdefghijkl",
+          *data::make_npy_head(data::Dtype::kF64, {}) + "abcdefgh"};
+}
+
 Seeds schema_seeds() {
   return {
       one_of(R"({"columns":[{"name":"tokens","dtype":"u16","shape":[4]}]})", "abcdefgh"),
@@ -270,6 +303,11 @@ constexpr std::array kTargets = {
     Target{"listing", run_listing, [] { return seeds_of("files"); }},
     Target{"manifest", run_manifest, manifest_seeds},
     Target{"schema", run_schema, schema_seeds},
+    Target{"npy", run_npy, npy_seeds},
+    Target{"state", run_state,
+           [] {
+             return Seeds{data::LoaderState{3, 1'000, 7}.to_json()};
+           }},
     Target{"braces", run_braces,
            [] {
              return Seeds{"a{08..11}.tar", "{x,y}\\{1}"};
@@ -278,11 +316,18 @@ constexpr std::array kTargets = {
 
 }  // namespace
 
-std::span<const Target> all_targets() { return kTargets; }
+std::span<const Target> all_targets() {
+  static const std::vector<Target> all = [] {
+    std::vector<Target> targets(kTargets.begin(), kTargets.end());
+    targets.insert(targets.end(), picture_targets().begin(), picture_targets().end());
+    return targets;
+  }();
+  return all;
+}
 
 const Target& target_of_name(std::string_view name) {
-  const auto found = std::ranges::find(kTargets, name, &Target::name);
-  BEDPLATE_CHECK(found != kTargets.end());
+  const auto found = std::ranges::find(all_targets(), name, &Target::name);
+  BEDPLATE_CHECK(found != all_targets().end());
   return *found;
 }
 

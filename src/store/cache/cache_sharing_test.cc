@@ -113,6 +113,10 @@ TEST_F(CacheTest, TheCapHoldsUnderEightFillers) {
 }
 
 TEST_F(CacheTest, AChildGoesOnWhileItsParentsThreadsFill) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "a child inherits locks of AddressSanitizer's heap that its parent's threads hold";
+#endif
   std::vector<std::string> bytes;
   for (int i = 0; i < 20; ++i) {
     bytes.push_back(pattern(3 * kBlock, static_cast<unsigned>(i)));
@@ -140,18 +144,19 @@ TEST_F(CacheTest, AChildGoesOnWhileItsParentsThreadsFill) {
       for (unsigned i = t; !stop; ++i) read_file(i % 20);
     });
   }
-  for (int round = 0; round < 20; ++round) {
+  bool all_ended = true;
+  for (int round = 0; round < 20 && all_ended; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
       for (unsigned i = 0; i < 20; ++i) read_file(i);
       ::_exit(0);
     }
     int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_EQ(status, 0);
+    all_ended = ::waitpid(child, &status, 0) == child && status == 0;
   }
   stop = true;
   threads.clear();
+  ASSERT_TRUE(all_ended);
   for (unsigned i = 0; i < 20; ++i) read_one(i);
   EXPECT_EQ(shared_->wrong, 0);
 }
