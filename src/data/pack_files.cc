@@ -45,6 +45,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+bool is_picture(std::string_view name) {
+  constexpr std::string_view kEndings[] = {"jpg", "jpeg", "png",  "webp", "bmp",
+                                           "gif", "tif",  "tiff", "ppm",  "pgm"};
+  return std::ranges::find(kEndings, lower(split_at_last_dot(name).field)) != std::end(kEndings);
+}
+
 // How files become the columns of packed shards. All pictures that a Loader decodes may be one
 // column: what they are, their bytes tell.
 struct Naming {
@@ -77,6 +83,7 @@ class FilesSource : public PackSource {
     }
     starts_.push_back(objects_.size());
     if (wants_labels(listing, options)) number_classes();
+    if (!classes_.empty() && group_ && are_pictures_apart()) take_apart();
     if (target_ == Target::kPacked) choose_naming();
     check_keys();
     if (target_ == Target::kPacked) make_schema(options);
@@ -142,18 +149,16 @@ class FilesSource : public PackSource {
   }
 
   Name name_in(Files files, std::size_t file) const {
-    const bool last_dot = files.size() == 1 && naming_.alone == Naming::Alone::kLastDot;
+    const bool last_dot = apart_ || (files.size() == 1 && naming_.alone == Naming::Alone::kLastDot);
     return last_dot ? split_at_last_dot(files[file].name) : split_name(files[file].name);
   }
 
   // In a tar a sample that is one file must not take the key of its neighbours.
   std::string key_of_sample(std::int64_t sample) const {
     const Files files = of(sample);
-    if (group_) return name_in(files, 0).key;
-    const std::string& name = files.front().name;
-    if (target_ == Target::kPacked) return name;
-    std::string key = name;
-    std::replace(key.begin() + static_cast<std::ptrdiff_t>(name.rfind('/') + 1), key.end(), '.',
+    std::string key = group_ ? name_in(files, 0).key : files.front().name;
+    if (target_ == Target::kPacked || (group_ && !apart_)) return key;
+    std::replace(key.begin() + static_cast<std::ptrdiff_t>(key.rfind('/') + 1), key.end(), '.',
                  '_');
     return key;
   }
@@ -184,6 +189,29 @@ class FilesSource : public PackSource {
     return -1;
   }
 
+  // Pictures of classes whose names have more dots, "p.0.jpg" and "p.1.jpg": no parts of one
+  // sample, of which one would be just "p.jpg".
+  bool are_pictures_apart() const {
+    bool any = false;
+    for (std::int64_t i = 0; i < samples(); ++i) {
+      const Files files = of(i);
+      for (const SourceObject& one : files) {
+        if (!is_picture(one.name)) return false;
+        const bool plain = split_name(one.name).field.find('.') == std::string::npos;
+        if (files.size() > 1 && plain) return false;
+      }
+      any |= files.size() > 1;
+    }
+    return any;
+  }
+
+  void take_apart() {
+    apart_ = true;
+    starts_.clear();
+    for (std::size_t i = 0; i <= objects_.size(); ++i) starts_.push_back(i);
+    notes_.emplace_back("each picture is a sample: names are divided at their last dot");
+  }
+
   // The first way of naming in which all samples have the same columns.
   void choose_naming() {
     using Alone = Naming::Alone;
@@ -195,7 +223,7 @@ class FilesSource : public PackSource {
         if (first_unlike() >= 0) continue;
         if (pictures == Pictures::kJoined)
           notes_.emplace_back("JPEG and PNG files are one column, jpg");
-        if (alone == Alone::kLastDot)
+        if (alone == Alone::kLastDot && !apart_)
           notes_.emplace_back("names are divided at their last dot where no file shares the first");
         return;
       }
@@ -228,8 +256,6 @@ class FilesSource : public PackSource {
   bool wants_labels(const SourceListing& listing, const SourceOptions& options) {
     using Labels = SourceOptions::Labels;
     if (options.labels != Labels::kUsual) return options.labels == Labels::kFolder;
-    constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png",  "webp", "bmp",
-                                              "gif", "tif",  "tiff", "ppm",  "pgm"};
     // Folders of these names divide a set otherwise than into classes.
     constexpr std::string_view kParts[] = {"train", "training", "val",   "valid", "validation",
                                            "test",  "images",   "masks", "labels"};
@@ -237,8 +263,7 @@ class FilesSource : public PackSource {
     std::set<std::string_view> folders;
     bool side_by_side = true;
     for (const SourceObject& one : objects_) {
-      const auto ending = lower(split_at_last_dot(one.name).field);
-      if (std::ranges::find(kPictures, ending) == std::end(kPictures)) return false;
+      if (!is_picture(one.name)) return false;
       const std::string_view name = class_of(one);
       if (name.empty()) return false;
       side_by_side &= std::ranges::count(one.name, '/') == 1 &&
@@ -327,6 +352,7 @@ class FilesSource : public PackSource {
   const Target target_;
   const bool text_;
   bool group_ = false;
+  bool apart_ = false;  // each file is a sample, although names are divided
   Naming naming_;
   std::vector<std::size_t> starts_;  // of each sample's objects, and the end
   std::vector<std::string> classes_;

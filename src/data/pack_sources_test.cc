@@ -91,6 +91,26 @@ TEST_F(PackSources, ATarHasTheLabelAsText) {
   EXPECT_EQ(field(open("out")->get(1), "cls"), "1");
 }
 
+TEST_F(PackSources, PicturesOfAClassAreNoPartsOfOneSample) {
+  for (const char* name : {"a/p.0.jpg", "a/p.1.jpg", "a/p.2.png", "b/q.jpg"})
+    write(std::string("in/") + name, name);
+  const PackReport report = pack_all({"in"}, "out");
+  EXPECT_EQ(report.samples, 4);
+  EXPECT_THAT(report.notes, Contains(HasSubstr("each picture is a sample")));
+  EXPECT_THAT(columns("out"), ElementsAre("__key__", "jpg", "cls"));
+  EXPECT_THAT(keys("out"), ElementsAre("a/p.0", "a/p.1", "a/p.2", "b/q"));
+  EXPECT_EQ(field(open("out")->get(2), "jpg"), "a/p.2.png");
+  // In a tar a key ends at the first dot.
+  pack_all({"in"}, "tar", {.target = Target::kWebDataset});
+  EXPECT_EQ(open("tar")->samples(), 4);
+  EXPECT_EQ(open("tar")->get(2).key, "a/p_2");
+  EXPECT_EQ(field(open("tar")->get(2), "png"), "a/p.2.png");
+  // A picture and its mask are.
+  for (const char* name : {"a/p.jpg", "a/p.seg.png", "b/q.jpg", "b/q.seg.png"})
+    write(std::string("masks-of/") + name, name);
+  EXPECT_EQ(pack_all({"masks-of"}, "masks-out").samples, 2);
+}
+
 TEST_F(PackSources, OtherFoldersAreLabelledOnlyWhenAsked) {
   write("parts/train/1.jpg", "x");
   write("parts/val/2.jpg", "y");

@@ -65,3 +65,19 @@ def test_the_pages_of_python_run(tmp_path, page):
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() in (["dict"], ["Tensor"])
+
+
+def test_an_image_folder_becomes_batches_as_the_page_says(tmp_path):
+    block = re.search(r"^## From an ImageFolder.*?^```python\n(.*?)^```", (ROOT / "docs/data.md").read_text(), re.M | re.S).group(1)
+    script = tmp_path / "page.py"
+    pictures = """
+for name, value in (("ant/1.jpg", 1), ("ant/2.png", 2), ("bee/1.png", 3)):
+    pathlib.Path("imagefolder", name).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path("imagefolder", name).write_bytes(png(value))
+import subprocess, sys
+subprocess.run([sys.argv[1], "data", "pack", "imagefolder", "classes"], check=True, stdout=subprocess.DEVNULL)
+"""
+    script.write_text(PREPARED + pictures + block + "\n    assert all((x[i] == 3).all() == (y[i] == 1) for i in range(256))\n    print(*x.shape, x.dtype, y.dtype, sorted(set(y.tolist())))\n    break\n")
+    done = subprocess.run([sys.executable, str(script), str(BEDPLATE)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "256 3 224 224 torch.uint8 torch.int64 [0, 1]\n"
