@@ -200,7 +200,9 @@ def write_litdata(turn):
 
 def litdata(turn, url, cache):
     from litdata import StreamingDataLoader, StreamingDataset
+    from litdata.streaming import downloader
 
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # it has no option for an endpoint without TLS
     dataset = StreamingDataset(url, cache_dir=str(cache), shuffle=True, seed=1, max_cache_size="4GB",
                                storage_options={"endpoint_url": os.environ["AWS_ENDPOINT_URL_S3"]})
     loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=WORKERS, collate_fn=list)

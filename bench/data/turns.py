@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import inspect
 import json
 import os
@@ -43,8 +44,6 @@ def bedplate_command():
 
 def streaming_base():
     """streaming.base without the package's __init__, which imports torchvision for data sets of pictures."""
-    import importlib.util
-
     if "streaming" not in sys.modules:
         package = types.ModuleType("streaming")
         package.__path__ = list(importlib.util.find_spec("streaming").submodule_search_locations)
@@ -235,9 +234,12 @@ class Bench:
         print(json.dumps(row.measure(turn)))
 
     def _once(self, make, turn):
-        """What a function made is made again when its text, or a size, has changed."""
+        """What a function made is made again when its text, a size, or the bedplate that is installed has changed."""
         sizes = {size: getattr(turn.args, size) for size in self.sizes}
-        stamp = hashlib.sha256((inspect.getsource(make) + json.dumps(sizes)).encode()).hexdigest()
+        package = importlib.util.find_spec("bedplate")
+        modules = sorted(pathlib.Path(package.origin).parent.glob("_native*")) if package and package.origin else []
+        made_by = [(path.stat().st_size, path.stat().st_mtime_ns) for path in modules]
+        stamp = hashlib.sha256((inspect.getsource(make) + json.dumps([sizes, made_by])).encode()).hexdigest()
         written = turn.folder / ".written"
         if not (written.exists() and written.read_text() == stamp):
             shutil.rmtree(turn.folder, ignore_errors=True)
