@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/json_text.h"
 #include "data/loader.h"
 
 namespace bedplate::data {
@@ -18,7 +19,7 @@ std::string LoaderState::to_json() const {
 
 LoaderState LoaderState::from_json(std::string_view text) {
   try {
-    const auto object = nlohmann::json::parse(text);
+    const auto object = parse_json(text, "the state is no state of a loader: it", Code::kCorrupt);
     if (object.at("version").get<int>() != 1)
       throw Error(Code::kCorrupt, "the state is of version {}, this Bedplate knows version 1",
                   object.at("version").get<int>());
@@ -31,7 +32,7 @@ LoaderState LoaderState::from_json(std::string_view text) {
     if (used != data.size() || state.epoch < 0 || state.consumed < 0)
       throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(text));
     return state;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const nlohmann::ordered_json::exception& error) {
     throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(error.what()));
   } catch (const std::logic_error&) {  // of stoull
     throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(text));
