@@ -2,10 +2,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <unistd.h>
+
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/packed_writer.h"
 #include "native.h"
 #include "store/driver.h"
@@ -35,7 +39,8 @@ class Bytes {
 
 class PyPackedWriter {
  public:
-  PyPackedWriter(const std::string& url, const std::string& schema, const std::string& if_exists) {
+  PyPackedWriter(const std::string& url, const std::string& schema, const std::string& if_exists)
+      : url_(url), owner_(::getpid()) {
     const nb::gil_scoped_release released;
     const auto place = store::locate(url);
     store_ = place.store;
@@ -68,10 +73,18 @@ class PyPackedWriter {
 
  private:
   PackedWriter& writer() {
+    if (owner_ != ::getpid()) {
+      throw Error(Code::kInvalid,
+                  "the shard {} is written by process {}, of which this one is a child: only that "
+                  "one can go on with it",
+                  to_utf8(url_), owner_);
+    }
     if (!writer_) throw Error(Code::kInvalid, "the shard is finished, or was given up");
     return *writer_;
   }
 
+  const std::string url_;
+  const pid_t owner_;                    // after fork() the shard stays the parent's
   std::shared_ptr<store::Store> store_;  // shared with whoever else uses it; outlives the writer
   std::unique_ptr<PackedWriter> writer_;
 };

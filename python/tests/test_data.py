@@ -2,6 +2,7 @@
 
 import gc
 import io
+import math
 import multiprocessing
 import os
 import pickle
@@ -135,6 +136,84 @@ def test_nothing_that_does_not_fit_is_written(tmp_path):
             out.write(n=1)
             raise RuntimeError("given up")
     assert not (tmp_path / "y.shard").exists()
+    assert os.listdir(tmp_path) == ["x.shard"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong", "kind"),
+    [
+        ("float16", 1e6, ValueError),
+        ("float16", -65520.0, ValueError),
+        ("float32", 1e39, ValueError),
+        ("float32", 10**400, ValueError),
+        ("float64", 10**400, ValueError),
+        ("uint8", 256, ValueError),
+        ("uint8", -1, ValueError),
+        ("int64", 2**63, ValueError),
+        ("uint64", 2**64, ValueError),
+        ("bool", 2, ValueError),
+        ("float32", None, TypeError),
+        ("float32", "3.5", TypeError),
+        ("int32", "3", TypeError),
+        ("int32", None, TypeError),
+        ("str", None, TypeError),
+        ("str", b"x", TypeError),
+        ("str", 3, TypeError),
+        ("bytes", "x", TypeError),
+        ("bytes", None, TypeError),
+        ("bytes", 3, TypeError),
+    ],
+)
+def test_what_a_column_cannot_hold_is_refused_by_its_name(tmp_path, dtype, wrong, kind):
+    with pytest.raises(kind, match="column col") as refusal:
+        with data.ShardWriter(tmp_path / "x.shard", {"col": dtype}) as out:
+            out.write(col=wrong)
+    assert dtype in str(refusal.value) and repr(wrong)[:20] in str(refusal.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_at_the_ends_of_their_types_are_held(tmp_path):
+    ends = [("float16", 65504.0), ("float16", math.inf), ("float32", 3.4e38), ("float64", -math.inf)]
+    ends += [("uint64", 2**64 - 1), ("int64", -(2**63)), ("uint8", 255), ("float16", 0.1)]
+    for i, (dtype, value) in enumerate(ends):
+        with data.ShardWriter(tmp_path / ("%d.shard" % i), {"x": dtype}) as out:
+            out.write(x=value)
+        assert data.Dataset(tmp_path / ("%d.shard" % i))[0]["x"] == numpy.asarray(value, dtype=dtype)
+
+
+@pytest.mark.parametrize("child", ["forgets", "closes", "writes", "leaves"])
+def test_after_fork_the_shard_stays_the_parents(tmp_path, child):
+    path = tmp_path / "x.shard"
+    refusals, says = os.pipe()
+    out = data.ShardWriter(path, {"i": "int64"})
+    for i in range(1000):
+        out.write(i=i)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if child == "closes":
+                out.close()
+            elif child == "writes":
+                out.write(i=7)
+            elif child == "leaves":
+                with out:
+                    raise ValueError("the child's own")
+            del out
+            gc.collect()
+        except ValueError as refusal:
+            os.write(says, str(refusal).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    os.close(says)
+    with os.fdopen(refusals) as pipe:
+        said = pipe.read()
+    if child in ("closes", "writes"):
+        assert "x.shard" in said and "process %d" % os.getpid() in said
+    for i in range(1000, 2000):
+        out.write(i=i)
+    out.close()
+    assert [int(sample["i"]) for sample in data.Dataset(path)] == list(range(2000))
     assert os.listdir(tmp_path) == ["x.shard"]
 
 

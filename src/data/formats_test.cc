@@ -164,6 +164,16 @@ TEST_F(Mds, NamesAndSizesThatCannotBeAreRefused) {
   EXPECT_THAT(with("shard.00000.mds", size, 2), HasSubstr("corrupt"));
 }
 
+TEST_F(Mds, AnIndexThatIsHostileJsonIsCorrupt) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  for (const std::string& more :
+       {deep, std::string("18446744073709551616"), std::string("1,\"x\":2")}) {
+    put("mds/index.json", "{\"version\":2,\"x\":" + more + ",\"shards\":[]}");
+    EXPECT_THAT(refusal("mds/index.json"),
+                AllOf(HasSubstr("corrupt"), HasSubstr("mds/index.json"), HasSubstr("no index")));
+  }
+}
+
 TEST_F(Mds, AnIndexStandsForThoseBelowIt) {
   const MdsTestColumn columns[] = {{"x", "str"}};
   const std::string shard = mds_shard(std::vector<std::string>{raw_of(1U) + "a"});

@@ -97,6 +97,24 @@ double double_of(const Json& value, const Column& column) {
   throw unfit(column, value);
 }
 
+// Rounded, as floating point numbers are; what would become infinite is not held.
+float f32_of(const Json& value, const Column& column) {
+  const double exact = double_of(value, column);
+  const auto number = static_cast<float>(exact);
+  if (std::isinf(number) && !std::isinf(exact)) throw unfit(column, value);
+  return number;
+}
+
+// `from`, `to`: of a type of two bytes.
+template <typename T>
+T half_of(const Json& value, const Column& column, std::uint16_t (*to)(float),
+          float (*from)(std::uint16_t)) {
+  const float number = f32_of(value, column);
+  const std::uint16_t half = to(number);
+  if (std::isinf(from(half)) && !std::isinf(number)) throw unfit(column, value);
+  return static_cast<T>(half);
+}
+
 template <typename T>
 T integer_of(const Json& value, const Column& column) {
   if (value.is_number_unsigned()) {
@@ -115,14 +133,16 @@ void append_element(const Json& value, const Column& column, std::string& out) {
   with_type_of(column.dtype, [&](auto element) {
     using T = decltype(element);
     if (column.dtype == Dtype::kF16) {
-      element = static_cast<T>(to_f16(static_cast<float>(double_of(value, column))));
+      element = half_of<T>(value, column, to_f16, from_f16);
     } else if (column.dtype == Dtype::kBf16) {
-      element = static_cast<T>(to_bf16(static_cast<float>(double_of(value, column))));
+      element = half_of<T>(value, column, to_bf16, from_bf16);
     } else if constexpr (std::is_same_v<T, bool>) {
       if (!value.is_boolean()) throw unfit(column, value);
       element = value.get<bool>();
-    } else if constexpr (std::is_floating_point_v<T>) {
-      element = static_cast<T>(double_of(value, column));
+    } else if constexpr (std::is_same_v<T, float>) {
+      element = f32_of(value, column);
+    } else if constexpr (std::is_same_v<T, double>) {
+      element = double_of(value, column);
     } else {
       element = integer_of<T>(value, column);
     }

@@ -67,6 +67,12 @@ TEST(JsonValues, WhatAColumnCannotHoldIsRefused) {
   EXPECT_THAT(refusal("a:u8[2]", R"({"a":[1,[2]]})"), HasSubstr("cannot hold"));
   EXPECT_THAT(refusal("a:utf8", R"({"a":1})"), HasSubstr("cannot hold 1"));
   EXPECT_THAT(refusal("a:bytes", R"({"a":{"base64":"?"}})"), HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal("a:f16", R"({"a":65520})"), HasSubstr("cannot hold 65520"));
+  EXPECT_THAT(refusal("a:f16[1]", R"({"a":[-1e6]})"), HasSubstr("cannot hold -1000000"));
+  EXPECT_THAT(refusal("a:bf16", R"({"a":3.4e38})"), HasSubstr("cannot hold"));
+  EXPECT_THAT(refusal("a:f32", R"({"a":1e39})"), HasSubstr("cannot hold 1e+39"));
+  EXPECT_EQ(refusal("a:f16,b:bf16,c:f32", R"({"a":65504,"b":3.3e38,"c":3.4e38})"), "");
+  EXPECT_EQ(refusal("a:f16,b:bf16,c:f32", R"({"a":"Infinity","b":"-Infinity","c":"NaN"})"), "");
   EXPECT_THAT(refusal("a:u8", R"({})"), HasSubstr("has no a"));
   EXPECT_THAT(refusal("a:u8", R"({"a":1,"b":2})"), HasSubstr("has a b"));
   EXPECT_THAT(refusal("a:u8", R"([1])"), HasSubstr("no object"));

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/json_text.h"
 #include "data/loader.h"
 
 namespace bedplate::data {
@@ -18,7 +19,7 @@ std::string LoaderState::to_json() const {
 
 LoaderState LoaderState::from_json(std::string_view text) {
   try {
-    const auto object = nlohmann::json::parse(text);
+    const auto object = parse_json(text, "the state is no state of a loader: it", Code::kCorrupt);
     // get<>() alone would take 1.5 and true as 1, and casts 1e300 without a look.
     const auto integer = [&](const char* name) {
       const auto& value = object.at(name);
@@ -36,7 +37,7 @@ LoaderState LoaderState::from_json(std::string_view text) {
         fmt::format("{:016x}", state.fingerprint) != data)
       throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(text));
     return state;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const nlohmann::ordered_json::exception& error) {
     throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(error.what()));
   } catch (const std::logic_error&) {  // of stoull
     throw Error(Code::kCorrupt, "the state is no state of a loader: {}", to_utf8(text));

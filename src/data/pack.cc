@@ -14,6 +14,7 @@
 #include "data/permutation.h"
 #include "data/shard_writer.h"
 #include "data/tar_index.h"
+#include "os/durable_file.h"
 
 namespace bedplate::data {
 namespace {
@@ -24,6 +25,8 @@ using store::IfExists;
 
 constexpr std::size_t kMostNamed = 100;  // bad samples
 constexpr std::int64_t kLeastShardBytes = 64 * kKiB;
+// For a pack that was killed to come to its end.
+constexpr Nanos kLongestClaim = kSecond;
 
 // "s3://bucket/a" for all spellings of it; links are followed.
 std::string canonical(const std::string& place) {
@@ -61,7 +64,7 @@ class Packing {
   }
 
   PackReport plan() {
-    prepare();
+    prepare(look_at_source());
     if (report_.end != End::kNothingToDo) {
       report_.end = End::kPlanned;
       for (const std::int64_t n : record_.planned) report_.samples += n;
@@ -70,7 +73,9 @@ class Packing {
   }
 
   PackReport run() {
-    prepare();
+    const SourceListing listing = look_at_source();
+    claim_ = store_->claim(prefix_, Deadline::after(kLongestClaim));
+    prepare(listing);
     if (report_.end == End::kNothingToDo) return std::move(report_);
     begin_writing();
     report_.abandoned = store_->remove_abandoned(prefix_, deadline());
@@ -93,7 +98,8 @@ class Packing {
 
   static void check(const PackOptions& options);
   // Before anything is written.
-  void prepare();
+  SourceListing look_at_source() const;
+  void prepare(const SourceListing& listing);
   void look_at_destination();
   void refuse_overlaps(const SourceListing& listing) const;
   void refuse_foreign_shards() const;
@@ -102,9 +108,12 @@ class Packing {
   // Writing.
   void begin_writing();
   void put_record(State state, IfExists if_exists);
+  void check_still_ours();
   void pack_missing();
   void take_found(std::size_t shard, const store::ObjectInfo& info);
   void make_shard(std::size_t shard, std::int64_t first, Progress& progress);
+  store::ObjectInfo finish_shard(ShardWriter& writer);
+  Error has_appeared(std::size_t shard);
   void leave_out(std::int64_t sample, const Error& error);
   void finish();
 
@@ -114,13 +123,16 @@ class Packing {
   const Watch& watch_;
   std::shared_ptr<store::Store> store_;  // the destination, shared with its writers
   std::string prefix_;                   // of the keys in it: empty, or ends in a slash
+  std::unique_ptr<store::Claim> claim_;  // none: the store has no locks, only the record tells
   std::unique_ptr<PackSource> source_;
   std::optional<PackRecord> before_;  // that lies in the destination
   // Objects in the destination by what follows the prefix: shards, and what is named like ours.
   std::map<std::string, store::ObjectInfo> there_;
   PackRecord record_;
   PackReport report_;
-  std::mutex mutex_;  // of what follows
+  bool cleared_ = false;        // what an earlier pack had made
+  std::mutex mutex_;            // of what follows
+  std::string record_version_;  // of pack.json as this pack has put it
   std::vector<PackRecord::Shard> made_;
   std::map<std::int64_t, std::string> bad_;
   std::atomic<std::int64_t> skipped_ = 0;
@@ -164,9 +176,13 @@ std::vector<PackRecord::Option> options_of(const PackOptions& options, const std
   };
 }
 
-void Packing::prepare() {
-  const SourceListing listing = list_source(urls_, options_.source, watch_);
+SourceListing Packing::look_at_source() const {
+  SourceListing listing = list_source(urls_, options_.source, watch_);
   refuse_overlaps(listing);
+  return listing;
+}
+
+void Packing::prepare(const SourceListing& listing) {
   look_at_destination();
   record_.options = options_of(options_, listing.kind);
   record_.source = {std::ssize(listing.objects), listing.bytes, listing.fingerprint};
@@ -265,6 +281,12 @@ bool Packing::is_all_there() const {
                   shard.name, to_utf8(destination_), found->second.size, shard.bytes);
     }
   }
+  if (before_->skipped > options_.most_bad) {
+    throw Error(Code::kExists,
+                "{} holds a pack that has left {} bad samples out: --on-bad skip:{} takes it, "
+                "--overwrite begins anew",
+                to_utf8(destination_), before_->skipped, before_->skipped);
+  }
   return all;
 }
 
@@ -305,21 +327,46 @@ void Packing::make_plan() {
 
 void Packing::put_record(State state, IfExists if_exists) {
   record_.state = state;
-  store::put(*store_, key_of_name(kPackRecordName), to_json(record_), if_exists,
-             options_.source.timeout);
+  record_version_ = store::put(*store_, key_of_name(kPackRecordName), to_json(record_), if_exists,
+                               options_.source.timeout)
+                        .version;
 }
 
 // From here on the destination is ours. What an earlier pack has made is removed before anything
 // else: no shard of it can be taken for one of this pack.
 void Packing::begin_writing() {
-  const bool clear = overwrites() || (before_ && before_->state == State::kClearing);
-  if (clear) {
+  cleared_ = overwrites() || (before_ && before_->state == State::kClearing);
+  record_.run = fmt::format("{:016x}", os::random_bits());
+  record_.most_bad = options_.most_bad;
+  if (before_ && !cleared_) record_.most_bad = std::max(record_.most_bad, before_->most_bad);
+  if (cleared_) {
     put_record(State::kClearing, IfExists::kReplace);
     for (const auto& [name, info] : there_) store_->remove(info.key, deadline());
     there_.clear();
   }
-  if (!before_ || clear)
-    put_record(State::kPacking, clear ? IfExists::kReplace : IfExists::kRefuse);
+  try {
+    put_record(State::kPacking, before_ || cleared_ ? IfExists::kReplace : IfExists::kRefuse);
+  } catch (const Error& error) {
+    if (error.code() != Code::kExists) throw;
+    throw Error(Code::kExists, "another pack has begun in {} meanwhile: wait for its end",
+                to_utf8(destination_));
+  }
+}
+
+// That no other pack has taken our place, where no lock keeps it from that.
+void Packing::check_still_ours() {
+  const auto info = store_->find(key_of_name(kPackRecordName), deadline());
+  std::string run;
+  if (info) {
+    const std::lock_guard lock(mutex_);
+    if (info->version == record_version_) return;
+  }
+  if (info) run = parse_pack_record(store::get(*store_, info->key, kGiB, deadline())).run;
+  if (run == record_.run) return;
+  throw Error(Code::kExists, "{} in {} is no more what this pack has written: {}",
+              to_utf8(key_of_name(kPackRecordName)), store_->url(),
+              info ? "another pack has taken its place, and this one ends"
+                   : "it was removed; the same call with --overwrite begins anew");
 }
 
 void Packing::pack_missing() {
@@ -338,12 +385,24 @@ void Packing::pack_missing() {
     }
   }
   Progress progress(watch_, "packing", "samples", samples);
+  if (skipped_ > options_.most_bad) {
+    throw Error(Code::kExists,
+                "{} bad samples were left out of the shards in {} already: --on-bad skip:N with as "
+                "many goes on, --overwrite begins anew",
+                skipped_.load(), to_utf8(destination_));
+  }
   try {
     std::int64_t found = samples;
     for (const std::size_t i : missing) found -= record_.planned[i];
     progress.add(found, 0);
-    for_each_of(missing.size(), options_.source.threads,
-                [&](std::size_t i) { make_shard(missing[i], firsts[missing[i]], progress); });
+    for_each_of(missing.size(), options_.source.threads, [&](std::size_t i) {
+      try {
+        make_shard(missing[i], firsts[missing[i]], progress);
+      } catch (const Error& error) {
+        if (error.code() != Code::kExists) throw;
+        throw has_appeared(missing[i]);
+      }
+    });
   } catch (const Error&) {
     if (!watch_.stopped()) throw;
     report_.end = End::kStopped;
@@ -355,9 +414,11 @@ void Packing::pack_missing() {
 void Packing::take_found(std::size_t shard, const store::ObjectInfo& info) {
   const std::int64_t planned = record_.planned[shard];
   std::int64_t samples = planned;
-  if (options_.target == Target::kPacked) {
+  if (before_ && before_->state == State::kDone) {
+    samples = before_->shards[shard].samples;
+  } else if (options_.target == Target::kPacked) {
     samples = open_packed(*store_, info, CutOff::kRefuse, deadline())->samples();
-  } else if (options_.most_bad > 0) {
+  } else if (record_.most_bad > 0) {
     samples = scan_tar(*store_, info, CutOff::kRefuse, deadline())->samples();
   }
   if (samples > planned || (samples < planned && options_.most_bad == 0)) {
@@ -418,10 +479,47 @@ void Packing::make_shard(std::size_t shard, std::int64_t first, Progress& progre
     progress.add(std::ssize(numbers), bytes);
   }
   const std::int64_t samples = writer->samples();
-  const store::ObjectInfo info = writer->finish();
+  const store::ObjectInfo info = finish_shard(*writer);
   const std::lock_guard lock(mutex_);
   made_[shard] = {name, samples, info.size};
   ++report_.shards_made;
+}
+
+// Where no lock keeps others away, they are noticed: before, so that nothing of ours comes among
+// what is theirs, and after, since they may have begun in between.
+store::ObjectInfo Packing::finish_shard(ShardWriter& writer) {
+  if (claim_) return writer.finish();
+  check_still_ours();
+  const store::ObjectInfo info = writer.finish();
+  try {
+    check_still_ours();
+  } catch (const Error& error) {
+    const auto there = store_->find(info.key, deadline());
+    if (error.code() == Code::kExists && there && there->version == info.version)
+      store_->remove(info.key, deadline());
+    throw;
+  }
+  return info;
+}
+
+// A shard that was not there when this pack began: somebody else writes here. After what an earlier
+// pack had made was removed, it may be that very pack, whose shards are not ours: all is made
+// again.
+Error Packing::has_appeared(std::size_t shard) {
+  try {
+    check_still_ours();
+  } catch (const Error& error) {
+    return error;
+  }
+  if (cleared_) {
+    const std::lock_guard lock(mutex_);
+    put_record(State::kClearing, IfExists::kReplace);
+  }
+  return {
+      Code::kExists,
+      "{} has appeared in {} while this pack was at work: somebody else writes there; end that, "
+      "then the same call {}",
+      name_of_shard(shard), to_utf8(destination_), cleared_ ? "begins anew" : "goes on"};
 }
 
 // Throws it, unless it is to be skipped.
@@ -448,6 +546,7 @@ void Packing::finish() {
     report_.bytes += shard.bytes;
   }
   if (report_.end == End::kStopped) return;
+  check_still_ours();
   record_.shards = made_;
   record_.skipped = skipped_;
   put_record(State::kDone, IfExists::kReplace);

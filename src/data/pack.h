@@ -9,7 +9,9 @@
 //
 // Errors are those of list_source(), open_source() and the stores; kExists when the destination
 // holds shards that this pack did not make, or one that was begun with other options or of another
-// source; and those of the first bad sample that is one too many, with its name.
+// source, when another pack works there (Store::claim(); on stores that lock nothing, the later one
+// takes the place of the earlier, which ends), and when more samples were left out than may be; and
+// those of the first bad sample that is one too many, with its name.
 #pragma once
 
 #include <cstdint>

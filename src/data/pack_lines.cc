@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/json_text.h"
 #include "data/json_values.h"
 #include "data/pack_source.h"
 #include "data/parallel.h"
@@ -20,17 +21,6 @@ constexpr std::int64_t kChunk = 8 * kMiB;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// What is wrong with JSON, as the parser says it, without its own names.
-Json parse_json(std::string_view text) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    std::string_view why = error.what();
-    if (const auto at = why.find("] "); at != std::string_view::npos) why.remove_prefix(at + 2);
-    throw Error(Code::kInvalid, "it is no JSON: {}", to_utf8(why));
-  }
 }
 
 // What stands for a value that a line lacks.
@@ -103,6 +93,10 @@ class Lines {
     std::int64_t offset;
     std::int64_t bytes;
     std::vector<std::uint32_t> ends;  // line feeds, from the chunk's begin on
+    // Those of lines that are a carriage return alone, as Windows writes empty lines; where the
+    // line begins with the chunk, that is so only if none began before.
+    std::vector<std::uint32_t> lone_returns;
+    bool ends_in_return = false;
   };
 
   std::size_t first_after(std::size_t object) const {
@@ -124,7 +118,10 @@ class Lines {
       at = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
       if (at == nullptr) break;
       chunk.ends.push_back(static_cast<std::uint32_t>(at - begin));
+      const bool is_return = at > begin && at[-1] == '\r' && (at - begin == 1 || at[-2] == '\n');
+      if (is_return) chunk.lone_returns.push_back(chunk.ends.back());
     }
+    chunk.ends_in_return = chunk.bytes > 0 && end[-1] == '\r';
   }
 
   void join(std::span<Chunk> chunks) {
@@ -134,17 +131,25 @@ class Lines {
       left_out_of_.push_back(left_out_.size());
       std::int64_t begin = 0;
       std::int64_t last_end = -1;
+      bool return_before = false;  // the last byte of the chunk before is a carriage return
       for (; at < chunks.size() && chunks[at].object == object; ++at) {
-        for (const std::uint32_t in_chunk : chunks[at].ends) {
-          const std::int64_t end = chunks[at].offset + in_chunk;
-          take(begin, end);
+        Chunk& chunk = chunks[at];
+        auto lone = chunk.lone_returns.begin();
+        for (const std::uint32_t in_chunk : chunk.ends) {
+          const std::int64_t end = chunk.offset + in_chunk;
+          const bool returns =
+              in_chunk == 0 ? return_before : lone != chunk.lone_returns.end() && *lone == in_chunk;
+          if (in_chunk > 0 && returns) ++lone;
+          take(begin, end - (returns && end - begin == 1 ? 1 : 0));
           begin = end + 1;
           last_end = end;
         }
-        chunks[at].ends = {};
+        return_before = chunk.ends_in_return;
+        chunk.ends = {};
+        chunk.lone_returns = {};
       }
       const std::int64_t size = objects_[object].object.size;
-      if (begin < size) take(begin, size);
+      if (begin < size) take(begin, size - (return_before && size - begin == 1 ? 1 : 0));
       ends_.push_back(begin < size ? size : last_end);
     }
   }
@@ -206,14 +211,14 @@ class LinesSource : public PackSource {
               Sample& out) const override {
     out.clear();
     std::span<const std::byte> bytes = raw.front();
-    // The lines of Windows end in \r\n.
+    // The lines of Windows end in \r\n. Behind JSON follow the empty lines that were left out.
     const auto ends = [&](char c) { return text_of(bytes).ends_with(c); };
-    while (json_ && ends('\n')) bytes = bytes.first(bytes.size() - 1);
+    while (json_ && (ends('\n') || ends('\r'))) bytes = bytes.first(bytes.size() - 1);
     if (ends('\r')) bytes = bytes.first(bytes.size() - 1);
     const std::string_view text = text_of(bytes);
     if (!json_ && !is_utf8(text)) throw Error(Code::kInvalid, "it is no UTF-8 text");
     if (!json_ || target_ == Target::kWebDataset) {
-      if (json_) parse_json(text);
+      if (json_) check_json(text);
       const auto size = std::ssize(bytes);
       out.fields.push_back({field_, json_ ? Dtype::kBytes : Dtype::kUtf8, {size}, bytes});
       return;

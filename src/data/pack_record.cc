@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "data/json_text.h"
 
 namespace bedplate::data {
 namespace {
@@ -31,6 +32,10 @@ std::string to_json(const PackRecord& record) {
   if (!record.schema.empty()) out["schema"] = Json::parse(record.schema);
   if (!record.classes.empty()) out["classes"] = record.classes;
   out["planned_samples"] = record.planned;
+  if (record.state != PackRecord::State::kDone) {
+    out["run"] = record.run;
+    out["most_bad"] = record.most_bad;
+  }
   if (record.state == PackRecord::State::kDone) {
     Json shards = Json::array();
     for (const PackRecord::Shard& shard : record.shards)
@@ -43,7 +48,7 @@ std::string to_json(const PackRecord& record) {
 
 PackRecord parse_pack_record(std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text, "it is damaged: it", Code::kCorrupt);
     if (json.at("bedplate_pack").get<int>() != kVersion)
       throw Error(Code::kUnsupported, "it was written by another Bedplate");
     PackRecord out;
@@ -59,12 +64,17 @@ PackRecord parse_pack_record(std::string_view text) {
     if (json.contains("schema")) out.schema = json["schema"].dump();
     if (json.contains("classes")) out.classes = json["classes"].get<std::vector<std::string>>();
     out.planned = json.at("planned_samples").get<std::vector<std::int64_t>>();
-    if (out.state != PackRecord::State::kDone) return out;
+    if (out.state != PackRecord::State::kDone) {
+      out.run = json.value("run", "");
+      out.most_bad = json.value("most_bad", std::int64_t{1});  // an earlier Bedplate did not say
+      return out;
+    }
     for (const Json& shard : json.at("shards"))
       out.shards.push_back({shard.at("name").get<std::string>(),
                             shard.at("samples").get<std::int64_t>(),
                             shard.at("bytes").get<std::int64_t>()});
     out.skipped = json.at("skipped").get<std::int64_t>();
+    out.most_bad = out.skipped;
     if (out.shards.size() != out.planned.size())
       throw Error(Code::kCorrupt, "its shards are not those that were planned");
     return out;

@@ -21,6 +21,12 @@ struct PackRecord {
     kDone,
   };
   State state = State::kPacking;
+  // Of the pack that is at work, another one each time: it tells a pack that goes on from one that
+  // has taken its place. Until it is done.
+  std::string run;
+  // How many bad samples might be left out, the most of all calls so far; so shards may have fewer
+  // samples than were planned. Until it is done.
+  std::int64_t most_bad = 0;
   // The options that decide what is made, as people give them.
   struct Option {
     std::string name;  // "--shard-bytes"

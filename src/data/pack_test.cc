@@ -174,6 +174,94 @@ TEST_F(PackTest, ALineThatIsNoJsonIsNamed) {
   EXPECT_THAT(report.bad, ElementsAre(HasSubstr("line 4 of in.jsonl")));
 }
 
+TEST_F(PackTest, EmptyLinesOfWindowsAreEmptyLines) {
+  const std::string odd = "\r\n{\"a\": 1}\r\n\r\n\n{\"a\": 2}\n\r\n\r\n{\"a\": 3}\r\n\r\n\r";
+  write("in/a.jsonl", odd);
+  write("in/b.jsonl", "\r");
+  write("in/c.jsonl", "\n{\"a\": 4}");
+  for (const Target target : {Target::kPacked, Target::kWebDataset}) {
+    const std::string out = target == Target::kPacked ? "out" : "tars";
+    EXPECT_EQ(pack_all({"in"}, out, {.target = target}).samples, 4);
+    const auto dataset = open(out);
+    for (int i = 0; i < 4 && target == Target::kWebDataset; ++i)
+      EXPECT_EQ(field(dataset->get(i), "json"), fmt::format("{{\"a\": {}}}", i + 1));
+  }
+  // Lines keep their numbers.
+  write("bad.jsonl", odd + "\n\r\n{\r\n");
+  EXPECT_THAT(refusal({"bad.jsonl"}, "bad"), HasSubstr("line 12 of bad.jsonl"));
+  write("lone.jsonl", "\r\n\r\n\r");
+  EXPECT_THAT(refusal({"lone.jsonl"}, "lone"), HasSubstr("no lines"));
+}
+
+// A part of what is read at once ends before, between and behind \r and \n.
+TEST_F(PackTest, EmptyLinesOfWindowsMayLieWhereAPartEnds) {
+  constexpr std::size_t kPart = 8 << 20;
+  for (const int shift : {-2, -1, 0, 1, 2}) {
+    std::string text = "{\"a\": \"";
+    const std::string end = "\"}\r\n";
+    text += std::string(
+        static_cast<std::size_t>(static_cast<int>(kPart) + shift) - text.size() - end.size(), 'x');
+    text += end + "\r\n{\"a\": \"y\"}\r\n";
+    write("in.jsonl", text);
+    EXPECT_EQ(
+        pack_all({"in.jsonl"}, "out", {.existing = PackOptions::Existing::kOverwrite}).samples, 2)
+        << shift;
+    EXPECT_EQ(field(open("out")->get(1), "a"), "y") << shift;
+  }
+}
+
+TEST_F(PackTest, JsonThatCannotBeKeptIsRefusedByItsLine) {
+  const auto nested = [](std::string_view begin, std::string_view end) {
+    std::string out;
+    for (int i = 0; i < 100'000; ++i) out += begin;
+    out += "1";
+    for (int i = 0; i < 100'000; ++i) out += end;
+    return out;
+  };
+  const std::string good = "{\"a\": [[1]]}\n";
+  for (const std::string& deep : {nested("[", "]"), nested("{\"a\":", "}")}) {
+    fs::remove_all(path("out"));
+    fs::remove_all(path("typed"));
+    write("in.jsonl", good + "{\"a\": " + deep + "}\n" + good);
+    for (const Target target : {Target::kPacked, Target::kWebDataset}) {
+      PackOptions options{.target = target};
+      options.existing = PackOptions::Existing::kOverwrite;
+      EXPECT_THAT(refusal({"in.jsonl"}, "out", options),
+                  ::testing::AllOf(HasSubstr("line 2 of in.jsonl"), HasSubstr("more than 200")));
+      options.most_bad = 1;
+      EXPECT_EQ(pack_all({"in.jsonl"}, "skipped", options).samples, 2);
+    }
+    PackOptions options;
+    options.source.schema = parse_schema("a:utf8");
+    EXPECT_THAT(refusal({"in.jsonl"}, "typed", options), HasSubstr("more than 200"));
+  }
+  write("in.jsonl", good + "{\"a\": [[18446744073709551616]]}\n");
+  EXPECT_THAT(refusal({"in.jsonl"}, "large"),
+              ::testing::AllOf(HasSubstr("line 2"), HasSubstr("18446744073709551616")));
+  write("in.jsonl", "{\"a\": 1, \"a\": 2}\n");
+  EXPECT_THAT(refusal({"in.jsonl"}, "twice"), HasSubstr("has a twice"));
+  pack_all({"in.jsonl"}, "kept", {.target = Target::kWebDataset});
+  EXPECT_EQ(field(open("kept")->get(0), "json"), "{\"a\": 1, \"a\": 2}");
+}
+
+TEST_F(PackTest, AFileOfTheKernelIsNotEmpty) {
+  const std::string urls[] = {"/proc/self/status"};
+  PackOptions options;
+  options.source.kind = "text";
+  try {
+    pack(urls, path("out"), options, watch_);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/proc/self/status is made by the kernel"));
+  }
+}
+
+TEST_F(PackTest, ALinkThatLeadsNowhereIsNotPassedOver) {
+  write_pictures("in", 3);
+  fs::create_symlink("gone.jpg", path("in/001.png"));
+  EXPECT_THAT(refusal({"in"}, "out"), HasSubstr("001.png, a link to gone.jpg"));
+}
+
 TEST_F(PackTest, JsonLinesInATarStayWhatTheyAre) {
   write("in.jsonl", "{\"b\": 1, \"a\":  null}\n[1]\n");
   pack_all({"in.jsonl"}, "out", {.target = Target::kWebDataset});

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/json_text.h"
 
 namespace bedplate::data {
 namespace {
@@ -141,7 +142,7 @@ std::string Schema::to_json() const {
 Schema Schema::from_json(std::string_view text) {
   try {
     std::vector<Column> columns;
-    const auto document = nlohmann::json::parse(text);
+    const auto document = parse_json(text, "the schema is no schema: it", Code::kCorrupt);
     for (const auto& one : document.at("columns")) {
       Column column{.name = one.at("name").get<std::string>()};
       const auto text_of_dtype = one.at("dtype").get<std::string>();
@@ -154,7 +155,7 @@ Schema Schema::from_json(std::string_view text) {
       columns.push_back(std::move(column));
     }
     return Schema(std::move(columns));
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const nlohmann::ordered_json::exception& error) {
     throw Error(Code::kCorrupt, "the schema is no schema: {}", to_utf8(error.what()));
   }
 }

@@ -88,7 +88,8 @@ std::uint64_t random_bits() {
 
 DurableFile::DurableFile(std::filesystem::path path)
     : path_(std::move(path)),
-      folder_(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".")) {
+      folder_(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".")),
+      owner_(::getpid()) {
   make_temporary();
 }
 
@@ -114,16 +115,29 @@ void DurableFile::make_temporary() {
 }
 
 DurableFile::~DurableFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty() && owner_ == ::getpid()) ::unlink(temporary_.c_str());
 }
 
-void DurableFile::write(std::string_view bytes) { write_all(fd_.get(), bytes, what()); }
+void DurableFile::check_owner() const {
+  if (owner_ == ::getpid()) return;
+  throw Error(Code::kInvalid,
+              "{}: process {} has begun it, of which this one is a child: only that one can go on",
+              what(), owner_);
+}
+
+void DurableFile::write(std::string_view bytes) {
+  check_owner();
+  write_all(fd_.get(), bytes, what());
+}
 
 void DurableFile::commit(IfExists if_exists) {
+  check_owner();
   if (::fsync(fd_.get()) != 0) throw errno_error(errno, what());
-  if (::close(fd_.release()) != 0) throw errno_error(errno, what());
+  // With the lock: without it, what is not under its name yet passes for abandoned.
   put_in_place(if_exists);
   temporary_.clear();
+  // All was flushed: there is nothing that close() could fail to write.
+  fd_.reset();
   sync_folder(folder_);
 }
 

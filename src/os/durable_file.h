@@ -8,6 +8,8 @@
 // no temporary is left. Two writers of one path race: the last rename wins.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -26,7 +28,8 @@ namespace bedplate::os {
 //
 // Its temporary ".bedplate-tmp-…" is removed by the destructor unless commit() was called; kill -9
 // leaves it behind, under a name that no file of a user has, and unlocked: what is being written is
-// locked (flock). One thread.
+// locked (flock) until it lies under its name. One thread. After fork() the file stays the
+// parent's: what the child does with its copy is Error{kInvalid}, and its end removes nothing.
 class DurableFile {
  public:
   enum class IfExists { kReplace, kRefuse };
@@ -48,6 +51,7 @@ class DurableFile {
 
  private:
   std::string what() const;
+  void check_owner() const;
   void make_temporary();
   void put_in_place(IfExists if_exists);
 
@@ -55,6 +59,7 @@ class DurableFile {
   std::filesystem::path folder_;
   std::string temporary_;  // empty once it is in place
   UniqueFd fd_;
+  pid_t owner_ = 0;
 };
 
 // 64 bits of the kernel's, for names and numbers that no other process or machine has.

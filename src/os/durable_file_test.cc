@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <set>
 
@@ -16,6 +20,34 @@
 #include "os/host_root.h"
 #include "os/test_folder.h"
 #include "os/unique_fd.h"
+
+namespace {
+
+// What happens at the moment of a rename or link, before it; and what renameat2() fails with, if
+// not 0.
+std::function<void()> before_rename;
+int no_rename_to_new = 0;
+
+}  // namespace
+
+// In place of the C library's, for the whole of these tests.
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (before_rename) before_rename();
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned flags) noexcept {
+  if (before_rename) before_rename();
+  if (no_rename_to_new != 0) {
+    errno = no_rename_to_new;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (before_rename) before_rename();
+  return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
 
 namespace bedplate::os {
 namespace {
@@ -171,6 +203,59 @@ TEST(DurableFile, WhatAKilledWriterLeftIsRemovedAndWhatALivingOneHoldsIsNot) {
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
     names.insert(entry.path().filename().string());
   EXPECT_EQ(names, std::set<std::string>{"living"});
+}
+
+// Once its bytes are flushed and until it is in place it is no less alive than before.
+TEST(DurableFile, WhatIsBeingPutInPlaceIsNotTakenForAbandoned) {
+  for (const auto if_exists : {DurableFile::IfExists::kReplace, DurableFile::IfExists::kRefuse}) {
+    for (const int without : {0, EINVAL}) {  // EINVAL: as NFS does
+      const TestFolder folder;
+      int renames = 0;
+      before_rename = [&] {
+        ++renames;
+        EXPECT_EQ(DurableFile::remove_abandoned(folder.path()), 0);
+      };
+      no_rename_to_new = without;
+      DurableFile file(folder.path() / "a");
+      file.write("whole");
+      EXPECT_NO_THROW(file.commit(if_exists));
+      before_rename = nullptr;
+      no_rename_to_new = 0;
+      EXPECT_GE(renames, 1);
+      EXPECT_EQ(contents(folder.path() / "a"), "whole");
+      EXPECT_EQ(files_in(folder.path()), 1u);
+    }
+  }
+}
+
+TEST(DurableFile, AfterForkItStaysTheParents) {
+  const TestFolder folder;
+  const auto path = folder.path() / "a";
+  DurableFile file(path);
+  file.write("the parent's");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto is_refused = [](const auto& what) {
+      try {
+        what();
+      } catch (const Error& error) {
+        return error.code() == Code::kInvalid &&
+               std::string_view(error.what()).find("a child") != std::string_view::npos;
+      }
+      return false;
+    };
+    const bool refused =
+        is_refused([&] { file.write("the child's"); }) && is_refused([&] { file.commit(); });
+    file.~DurableFile();
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  file.write(", all of it");
+  file.commit();
+  EXPECT_EQ(contents(path), "the parent's, all of it");
+  EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ class FaultStore : public Store {
   std::int64_t remove_abandoned(std::string_view folder, Deadline deadline) override {
     return inner_->remove_abandoned(folder, deadline);
   }
+  std::unique_ptr<Claim> claim(std::string_view folder, Deadline deadline) override {
+    return inner_->claim(folder, deadline);
+  }
   void remove(std::string_view key, Deadline deadline) override { inner_->remove(key, deadline); }
 
  private:

@@ -64,6 +64,15 @@ class ObjectWriter {
   virtual ObjectInfo commit() = 0;
 };
 
+// A folder that nobody else writes to, as long as this lives: see Store::claim().
+class Claim {
+ public:
+  Claim() = default;
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  virtual ~Claim() = default;
+};
+
 enum class IfExists {
   kRefuse,   // Error{kExists} by commit() at the latest
   kReplace,  // readers see the old object or the new one, whole
@@ -99,6 +108,14 @@ class Store {
   // or ends in a slash.
   virtual std::int64_t remove_abandoned(std::string_view /*folder*/, Deadline /*deadline*/) {
     return 0;
+  }
+
+  // Keeps a folder for those who claim it, one at a time: Error{kExists}, which names who has it,
+  // when it is still another's at `deadline`. nullptr where nothing can be locked (object stores).
+  // It ends with its process, however that ends. `folder`: as in remove_abandoned(); made when it
+  // is missing, and removed again when it stays empty.
+  virtual std::unique_ptr<Claim> claim(std::string_view /*folder*/, Deadline /*deadline*/) {
+    return nullptr;
   }
 };
 

@@ -1,6 +1,8 @@
 """Packed shards written from Python."""
 
 import json
+import math
+import numbers
 from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
@@ -23,7 +25,8 @@ class ShardWriter:
     overwrite   replace a shard that is there; else FileExistsError
 
     Arrays must be of the dtype already and contiguous: nothing is converted, so nothing is lost.
-    bfloat16 is given as uint16 bits. Use `bedplate data pack` to pack files in parallel.
+    bfloat16 is given as uint16 bits. Python numbers are taken when the dtype holds them; floating
+    point numbers are rounded. After fork() the shard stays the parent's. Use `bedplate data pack` to pack files in parallel.
     """
 
     def __init__(
@@ -39,7 +42,10 @@ class ShardWriter:
         self._native = _native.PackedWriter(fspath(url), schema, policy)
 
     def write(self, **values: Any) -> None:
-        """One sample: a value for each column. ValueError when one does not fit its column."""
+        """One sample: a value for each column.
+
+        TypeError when one is of another type than its column, ValueError when it does not fit.
+        """
         names = [column["name"] for column, _ in self._columns]
         if set(values) != set(names):
             raise ValueError("a sample has %s, not %s" % (", ".join(names), ", ".join(values)))
@@ -79,32 +85,47 @@ def _column(name: str, column: Column) -> "Tuple[dict[str, Any], str]":
 
 
 def _bytes(value: Any, column: "dict[str, Any]", dtype: str) -> Any:
+    name = column["name"]
     if dtype == "str":
-        return str(value).encode("utf-8", "surrogateescape")
+        if not isinstance(value, str):
+            raise TypeError("column %s holds str, the value is %r" % (name, value))
+        return value.encode("utf-8", "surrogateescape")
     if dtype == "bytes":
-        return value
+        if isinstance(value, str):
+            raise TypeError("column %s holds bytes, the value is the str %r: encode it" % (name, value))
+        try:
+            return memoryview(value)
+        except TypeError:
+            raise TypeError("column %s holds bytes, the value is %r" % (name, value)) from None
     import numpy
 
     array = numpy.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     stored = "uint16" if dtype == "bfloat16" else dtype
     if array.dtype != stored:
-        if array.ndim == 0 and not hasattr(value, "dtype"):  # a Python number
-            array = _exactly(value, stored, column["name"])
+        if array.ndim == 0 and not hasattr(value, "dtype"):
+            array = _exactly(value, stored, name)
         else:
-            raise ValueError("column %s holds %s, the value is %s" % (column["name"], stored, array.dtype))
+            raise ValueError("column %s holds %s, the value is %s" % (name, stored, array.dtype))
     shape = column["shape"]
     fits = len(shape) == array.ndim and all(n in (-1, m) for n, m in zip(shape, array.shape))
     if not fits:
-        raise ValueError("column %s has the shape %s, the value %s" % (column["name"], shape, list(array.shape)))
+        raise ValueError("column %s has the shape %s, the value %s" % (name, shape, list(array.shape)))
     return numpy.ascontiguousarray(array).reshape(-1).view("uint8")
 
 
 def _exactly(value: Any, dtype: str, name: str) -> Any:
+    """A Python number as an array; floating point numbers are rounded, but not to infinity."""
     import numpy
 
+    if not isinstance(value, numbers.Real):
+        raise TypeError("column %s holds %s, the value is %r" % (name, dtype, value))
     try:
-        array = numpy.asarray(value, dtype=dtype)
-        same = bool(array == value) or dtype.startswith("float")
+        with numpy.errstate(over="ignore"):
+            array = numpy.asarray(value, dtype=dtype)
+        if dtype.startswith("float"):
+            same = bool(numpy.isfinite(array)) or not math.isfinite(value)
+        else:
+            same = bool(array == value)
     except (OverflowError, TypeError, ValueError):
         same = False
     if not same:

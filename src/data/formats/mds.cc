@@ -20,6 +20,7 @@
 #include "data/format.h"
 #include "data/internal/look_up.h"
 #include "data/internal/mds_column.h"
+#include "data/json_text.h"
 
 namespace bedplate::data {
 namespace {
@@ -127,7 +128,7 @@ class Opening {
   std::shared_ptr<const ShardIndex> open() {
     try {
       read_index();
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const nlohmann::ordered_json::exception& error) {
       throw corrupt(error.what());
     }
     find_files();
@@ -136,7 +137,7 @@ class Opening {
   }
 
  private:
-  using Json = nlohmann::json;
+  using Json = nlohmann::ordered_json;
 
   // What the index says of a shard.
   struct Said {
@@ -157,7 +158,10 @@ class Opening {
 
   void read_index() {
     const std::string text = store::get(store_, index_.key, kMostIndexBytes, deadline_);
-    const Json document = Json::parse(text);
+    const Json document = parse_json(
+        text,
+        fmt::format("{} in {} is no index of an MDS set: it", to_utf8(index_.key), store_.url()),
+        Code::kCorrupt);
     if (document.at("version") != 2) throw unsupported("it is of a version other than 2");
     for (const Json& shard : document.at("shards")) {
       if (shard.at("format") != "mds" || shard.at("version") != 2)

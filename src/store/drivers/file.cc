@@ -1,16 +1,23 @@
 // Files under a folder of this machine: a plain path, or file:///path. Also a mounted NFS or
 // Lustre.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/text.h"
 #include "os/durable_file.h"
+#include "os/folder_lock.h"
 #include "os/mapped_copy.h"
 #include "store/driver.h"
 #include "store/internal/direct_reads.h"
@@ -47,6 +54,27 @@ class FileWriter : public ObjectWriter {
   os::DurableFile file_;
 };
 
+class FileClaim : public Claim {
+ public:
+  explicit FileClaim(std::unique_ptr<os::FolderLock> lock) : lock_(std::move(lock)) {}
+
+ private:
+  const std::unique_ptr<os::FolderLock> lock_;
+};
+
+// Files that the kernel makes as they are read: they have no size, and what is listed as empty is
+// not.
+bool is_made_by_the_kernel(const std::string& path) {
+  struct statfs system {};
+  if (::statfs(path.c_str(), &system) != 0) return false;
+  constexpr std::array kSystems = {PROC_SUPER_MAGIC,    SYSFS_MAGIC,   CGROUP_SUPER_MAGIC,
+                                   CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+                                   SECURITYFS_MAGIC};
+  const auto type = static_cast<unsigned long>(system.f_type);
+  return std::ranges::any_of(kSystems,
+                             [&](auto magic) { return static_cast<unsigned long>(magic) == type; });
+}
+
 class FileStore : public Store {
  public:
   FileStore(fs::path folder, const StoreOptions& options)
@@ -61,7 +89,7 @@ class FileStore : public Store {
     const std::string path = path_of(key);
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0)
-      return S_ISREG(status.st_mode) ? std::optional(info_of(std::string(key), status))
+      return S_ISREG(status.st_mode) ? std::optional(info_of(std::string(key), path, status))
                                      : std::nullopt;
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     throw errno_error(errno, "cannot look at " + to_utf8(path));
@@ -83,8 +111,12 @@ class FileStore : public Store {
   }
 
   std::int64_t remove_abandoned(std::string_view folder, Deadline) override {
-    if (folder.empty()) return os::DurableFile::remove_abandoned(folder_);
-    return os::DurableFile::remove_abandoned(path_of(folder.substr(0, folder.size() - 1)));
+    return os::DurableFile::remove_abandoned(path_of_folder(folder));
+  }
+
+  std::unique_ptr<Claim> claim(std::string_view folder, Deadline deadline) override {
+    auto lock = os::FolderLock::take(path_of_folder(folder), deadline);
+    return lock ? std::make_unique<FileClaim>(std::move(lock)) : nullptr;
   }
 
   void remove(std::string_view key, Deadline) override {
@@ -94,13 +126,23 @@ class FileStore : public Store {
   }
 
  private:
-  static ObjectInfo info_of(std::string key, const struct stat& status) {
+  static ObjectInfo info_of(std::string key, const std::string& path, const struct stat& status) {
+    if (status.st_size == 0 && is_made_by_the_kernel(path))
+      throw Error(
+          Code::kUnsupported,
+          "{} is made by the kernel while it is read, and has no size: copy it into a file, "
+          "and give that",
+          to_utf8(path));
     return {std::move(key), status.st_size, version_of(status)};
   }
 
   std::string path_of(std::string_view key) const {
     check_key(key);
     return below_ + std::string(key);
+  }
+  // `folder`: empty, or ends in a slash.
+  fs::path path_of_folder(std::string_view folder) const {
+    return folder.empty() ? folder_ : fs::path(path_of(folder.substr(0, folder.size() - 1)));
   }
 
   struct Listing {
@@ -175,22 +217,43 @@ void FileStore::read(std::span<Read> reads, Deadline deadline) {
   }
 }
 
-// What is in a folder, in the order that the keys below have: "a-b" before "a/…" before "a0". The
-// names of folders end in a slash.
-std::vector<std::string> names_in(const fs::path& folder) {
+// What a name in a folder leads to; nullopt when it was removed meanwhile. A link that leads
+// nowhere, and what cannot be looked at, is no reason to go on without: a set that is short by a
+// shard would be read as if it were whole.
+std::optional<struct stat> look_at(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return status;  // links are followed, as reads do
+  const int error = errno;
+  struct stat link {};
+  const bool is_link = ::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode);
+  if ((error == ENOENT || error == ENOTDIR) && !is_link) return std::nullopt;
+  std::error_code ignored;
+  const std::string target =
+      is_link ? fmt::format(", a link to {}", to_utf8(fs::read_symlink(path, ignored).native()))
+              : "";
+  throw errno_error(error, fmt::format("cannot look at {}{}", to_utf8(path), target));
+}
+
+// Those names in a folder whose keys may begin with what is listed, in the order that the keys
+// below have: "a-b" before "a/…" before "a0". The names of folders end in a slash. `wanted`: how
+// the names begin, or the folders above what is listed.
+std::vector<std::string> names_in(const fs::path& folder, std::string_view wanted) {
   std::vector<std::string> names;
   std::error_code error;
   fs::directory_iterator at(folder, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
     std::string name = at->path().filename().string();
     if (os::DurableFile::is_temporary(name)) continue;
-    std::error_code vanished;
-    const auto status = at->status(vanished);  // links are followed, as reads do
-    if (fs::is_directory(status)) {
-      name += '/';
-    } else if (!fs::is_regular_file(status)) {
-      continue;
+    if (!name.starts_with(wanted) && !wanted.starts_with(name + "/")) continue;
+    std::error_code unknown;
+    const bool is_link = at->is_symlink(unknown);
+    bool is_folder = !is_link && at->is_directory(unknown);
+    if (is_link || unknown) {
+      const auto status = look_at(at->path().native());
+      if (!status) continue;
+      is_folder = S_ISDIR(status->st_mode);
     }
+    if (is_folder) name += '/';
     names.push_back(std::move(name));
   }
   if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
@@ -204,21 +267,23 @@ void FileStore::list_folder(const std::string& folder, Listing& listing) {
   if (listing.deadline.passed())
     throw Error(Code::kTimeout, "listing {} did not end in time, it was at {}", url(),
                 to_utf8(folder));
-  struct stat status {};
-  if (::stat((folder_ / folder).c_str(), &status) != 0) return;  // removed meanwhile
-  const Listing::Folder self{status.st_dev, status.st_ino};
+  const auto status = look_at((folder_ / folder).native());
+  if (!status || !S_ISDIR(status->st_mode)) return;
+  const Listing::Folder self{status->st_dev, status->st_ino};
   if (std::ranges::find(listing.above, self) != listing.above.end())
     throw Error(Code::kInvalid, "{} in {} is a link to a folder that it lies in", to_utf8(folder),
                 url());
   listing.above.push_back(self);
-  for (const std::string& name : names_in(folder_ / folder)) {
+  const std::string_view wanted =
+      listing.prefix.substr(std::min(folder.size(), listing.prefix.size()));
+  for (const std::string& name : names_in(folder_ / folder, wanted)) {
     const std::string key = folder + name;
     if (key.ends_with('/')) {
-      const auto common = std::min(key.size(), listing.prefix.size());
-      if (listing.prefix.starts_with(std::string_view(key).substr(0, common)))
-        list_folder(key, listing);
+      list_folder(key, listing);
     } else if (key.starts_with(listing.prefix)) {
-      if (::stat((folder_ / key).c_str(), &status) == 0) listing.visit(info_of(key, status));
+      const std::string path = below_ + key;
+      const auto file = look_at(path);
+      if (file && S_ISREG(file->st_mode)) listing.visit(info_of(key, path, *file));
     }
   }
   listing.above.pop_back();

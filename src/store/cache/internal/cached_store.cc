@@ -464,6 +464,10 @@ class CachedStore : public Store {
     return origin_->remove_abandoned(folder, deadline);
   }
 
+  std::unique_ptr<Claim> claim(std::string_view folder, Deadline deadline) override {
+    return origin_->claim(folder, deadline);
+  }
+
  private:
   class Writer : public ObjectWriter {
    public:
