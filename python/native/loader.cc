@@ -5,10 +5,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <set>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "native.h"
+#include "store/cache/cache.h"
+#include "store/remote_counters.h"
 
 namespace bedplate::python {
 namespace {
@@ -218,12 +222,13 @@ class PyLoader {
   std::int64_t steps_left() { return loader().steps_left(); }
   nb::dict stats();
   // Batches handed over; nanoseconds of making them, of that of reading; of CPU time; of idleness;
-  // of the consumer's waiting.
+  // of the consumer's waiting; samples and bytes that were read.
   nb::tuple times() {
     const data::LoaderStats stats = loader().stats();
     return nb::make_tuple(stats.batches, stats.make_ns, stats.read_ns, stats.decode_ns,
-                          stats.idle_ns, stats.wait_ns);
+                          stats.idle_ns, stats.wait_ns, stats.samples, stats.bytes);
   }
+  nb::list caches();
 
  private:
   data::Loader& loader() {
@@ -271,6 +276,33 @@ nb::dict PyLoader::stats() {
   return out;
 }
 
+// Of each cache that its data sets read through: which one (the same number for the same cache),
+// what it did in this process in the order of bedplate.data.report, and why it was passed by.
+nb::list PyLoader::caches() {
+  nb::list out;
+  std::set<const store::Cache*> told;
+  for (std::size_t part = 0; part < source_->parts(); ++part) {
+    const store::Cache* const cache = source_->dataset(part).cache().get();
+    if (cache == nullptr || !told.insert(cache).second) continue;
+    const store::CacheActivity did = cache->activity();
+    const store::CacheCounters& of = did.counters;
+    out.append(
+        nb::make_tuple(reinterpret_cast<std::uintptr_t>(cache),
+                       nb::make_tuple(of.hits, of.hit_bytes, did.memory_bytes, of.misses,
+                                      of.origin_bytes, of.evictions, of.pass_throughs, of.waits),
+                       did.trouble));
+  }
+  return out;
+}
+
+// Reads, nanoseconds, bytes, retries and failures of the process's remote stores, and the latency
+// that 99 of 100 reads do not exceed.
+nb::tuple remote_counters() {
+  const store::RemoteCounters all = store::remote_counters();
+  return nb::make_tuple(all.reads, all.read_ns, all.bytes, all.retries, all.failed,
+                        all.latency_at(0.99));
+}
+
 }  // namespace
 
 void bind_loader(nb::module_& module) {
@@ -285,7 +317,9 @@ void bind_loader(nb::module_& module) {
       .def("steps_left", &PyLoader::steps_left)
       .def("stats", &PyLoader::stats)
       .def("times", &PyLoader::times)
+      .def("caches", &PyLoader::caches)
       .def("close", &PyLoader::close);
+  module.def("remote_counters", &remote_counters);
   // The sample at each of `count` positions from `first` on: for looking at orders.
   module.def(
       "order", [](std::int64_t samples, std::uint64_t seed, std::int64_t block, std::int64_t window,

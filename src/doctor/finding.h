@@ -77,6 +77,42 @@ struct StepSummary {
   std::vector<RankSteps> ranks;
 };
 
+// What bedplate.data counted in one process over the run (docs/loading.md, docs/cache.md).
+struct DataPlane {
+  int rank = -1;
+  int pid = 0;
+  std::string url = {};        // of the first data set's first shards; without its query
+  std::string cache = {};      // as Dataset(cache=) was given; empty: none
+  std::int64_t set_bytes = 0;  // of the data sets' shards; 0: not told
+  std::int64_t set_samples = 0;
+
+  std::int64_t batches = 0;
+  std::int64_t samples = 0;
+  std::int64_t bytes = 0;
+  Nanos loop_wait = 0;   // the training loop for the loader
+  Nanos make = 0;        // the loader's threads, together: making batches …
+  Nanos store_wait = 0;  // … of that waiting for the store …
+  Nanos decode = 0;      // … and on the processor: checking, copying, decoding
+  Nanos idle = 0;        // and waiting for the loop
+
+  std::int64_t hits = 0;
+  std::int64_t hit_bytes = 0;
+  std::int64_t memory_bytes = 0;  // of hit_bytes
+  std::int64_t misses = 0;        // blocks
+  std::int64_t origin_bytes = 0;
+  std::int64_t evictions = 0;
+  std::int64_t pass_throughs = 0;
+  std::int64_t waits = 0;    // for another's fetch
+  std::string trouble = {};  // why the cache was passed by
+
+  std::int64_t remote_reads = 0;
+  Nanos remote_time = 0;  // sum of latencies
+  Nanos remote_p99 = 0;
+  std::int64_t remote_bytes = 0;
+  std::int64_t remote_retries = 0;
+  std::int64_t remote_failures = 0;
+};
+
 enum class Verdict : std::uint8_t { kHealthy, kUnknown, kFinding };
 
 struct Report {
@@ -94,6 +130,7 @@ struct Report {
   std::int64_t events = 0;
   std::int64_t events_lost = 0;
   StepSummary steps;
+  std::vector<DataPlane> data;  // of the processes that read by bedplate.data, by rank
   Verdict verdict = Verdict::kUnknown;
   std::string verdict_text;
   std::vector<Finding> findings;  // ranked: roots by ceiling, each followed by its consequences

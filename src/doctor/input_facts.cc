@@ -86,6 +86,9 @@ Fetches fetches(const RunView& run, const RankView& rank, Window w) {
     out.read_bytes += series.growth(subject, "io.rchar", w).value_or(0);
     out.reads += series.growth(subject, "io.syscr", w).value_or(0);
     out.storage_bytes += series.growth(subject, "io.read_bytes", w).value_or(0);
+    out.loader_bytes += series.growth(subject, "trace.data_bytes", w).value_or(0);
+    out.major_faults += series.growth(subject, "major_faults", w).value_or(0);
+    out.minor_faults += series.growth(subject, "minor_faults", w).value_or(0);
     // A producer's delay is known for all its threads together; it is the fetch's as far as the
     // fetch was the one running.
     const double delay = series.growth(subject, "cpu.run_delay_ns", w).value_or(0);
@@ -109,6 +112,9 @@ Fetches all_fetches(const RunView& run) {
     sum.read_bytes += one.read_bytes;
     sum.reads += one.reads;
     sum.storage_bytes += one.storage_bytes;
+    sum.loader_bytes += one.loader_bytes;
+    sum.major_faults += one.major_faults;
+    sum.minor_faults += one.minor_faults;
   }
   return sum;
 }

@@ -35,6 +35,9 @@ struct Fetches {
   double read_bytes = 0;     // by read calls, page cache included
   double reads = 0;          // read calls
   double storage_bytes = 0;  // that came from a device
+  double loader_bytes = 0;   // that bedplate.data's loaders read, however they did
+  double major_faults = 0;   // pages that were waited for
+  double minor_faults = 0;
 
   double blocked_ns() const { return std::max(0.0, wall_ns - user_ns - system_ns - delay_ns); }
   double share(double ns) const { return wall_ns > 0 ? std::min(1.0, ns / wall_ns) : 0; }

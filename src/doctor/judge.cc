@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "doctor/data_plane.h"
 #include "doctor/run_view.h"
 #include "doctor/summary.h"
 #include "doctor/verdict.h"
@@ -182,6 +183,7 @@ void remark_on_recording(const RunView& run, Report& report) {
         "{} of {} trace events were lost: phases of the busiest moments may be too short",
         report.events_lost, report.events + report.events_lost));
   }
+  for (auto& remark : thread_remarks(run)) report.remarks.push_back(std::move(remark));
   for (auto& remark : permission_remarks(run)) report.remarks.push_back(std::move(remark));
   const auto hook_off = run.notes("hook_off");
   std::set<std::string_view> told;
@@ -198,6 +200,7 @@ Report judge(const probe::RunData& data, const Thresholds& overrides) {
   Report report;
   describe_run(run, report);
   report.steps = step_summary(run);
+  report.data = data_planes(run, run.whole());
   run_rules(run, report);
   give_verdict(run, report);
   remark_on_recording(run, report);

@@ -237,5 +237,31 @@ TEST(Rules, AnswerOnAnyRunWhateverIsMissing) {
   }
 }
 
+RunBuilder in_threads(std::uint32_t waits_in, std::uint32_t every_other_step_in) {
+  auto run = RunBuilder::healthy(1);
+  for (int i = 0; i < 40; ++i) {
+    const Nanos t = i * 100 * kMillisecond;
+    run.event(100, probe::EventKind::kInputWait, t, 30 * kMillisecond);
+    run.event(100, probe::EventKind::kStep, t + 90 * kMillisecond, 0);
+    run.data().events[100].end()[-2].tid = waits_in;
+    if (i % 2 == 1) run.data().events[100].back().tid = every_other_step_in;
+  }
+  return run;
+}
+
+TEST(Judge, ThreadsThatMakeThePhasesWrongAreRemarkedOn) {
+  EXPECT_THAT(judge(in_threads(100, 100).build()).remarks,
+              testing::Not(testing::Contains(testing::HasSubstr("thread"))));
+  EXPECT_THAT(judge(in_threads(7, 100).build()).remarks,
+              testing::Contains(testing::HasSubstr(
+                  "rank 0 (pid 100): another thread than the one that steps asks the loader")));
+  EXPECT_THAT(judge(in_threads(100, 7).build()).remarks,
+              testing::Contains(testing::HasSubstr("rank 0 (pid 100): 2 threads take steps")));
+  auto evaluation = in_threads(7, 100);  // in a thread of its own: no batch to train with
+  for (auto& event : evaluation.data().events[100]) event.arg = 1;
+  EXPECT_THAT(judge(evaluation.build()).remarks,
+              testing::Not(testing::Contains(testing::HasSubstr("thread"))));
+}
+
 }  // namespace
 }  // namespace bedplate::doctor

@@ -5,6 +5,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "doctor/data_plane.h"
 #include "doctor/html.h"
 #include "doctor/html_counters.h"
 #include "doctor/html_strip.h"
@@ -185,6 +186,20 @@ void put_findings(std::string& page, const Report& report) {
   if (open) put(page, "</article>\n");
 }
 
+void put_data(std::string& page, const Report& report) {
+  if (report.data.empty()) return;
+  put(page,
+      "<h2>Data <small>what bedplate.data's loaders, caches and remote stores counted</small></h2>"
+      "\n<div class=\"panel\">");
+  for (const DataPlane& one : shown_planes(report.data)) {
+    put(page, "<dl>");
+    for (const DataLine& line : data_lines(one))
+      put(page, "<dt>{}</dt><dd>{}</dd>", escaped(line.label), escaped(line.text));
+    put(page, "</dl>");
+  }
+  put(page, "</div>\n");
+}
+
 std::string_view title_of_rule(std::string_view id) {
   for (const Rule* rule : all_rules()) {
     if (rule->id == id) return rule->title;
@@ -278,6 +293,7 @@ std::string render_html(const Report& report, const probe::RunData& run) {
   put_tiles(page, report);
   put_phases(page, report);
   put_time_strip(page, make_time_strip(run, kColumns), report);
+  put_data(page, report);
   put_findings(page, report);
   put_rules(page, report);
   put_resources(page, report);

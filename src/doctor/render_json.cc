@@ -108,6 +108,44 @@ Json finding_of(const Finding& finding) {
           {"undo", to_utf8(finding.undo)}};
 }
 
+Json data_of(const DataPlane& data) {
+  Json cache;
+  if (!data.cache.empty()) {
+    cache = {{"cache", to_utf8(data.cache)}, {"hits", data.hits},
+             {"hit_bytes", data.hit_bytes},  {"memory_bytes", data.memory_bytes},
+             {"misses", data.misses},        {"origin_bytes", data.origin_bytes},
+             {"evictions", data.evictions},  {"pass_throughs", data.pass_throughs},
+             {"waits", data.waits},          {"trouble", to_utf8(data.trouble)}};
+  }
+  Json remote;
+  if (data.remote_reads > 0) {
+    remote = {{"reads", data.remote_reads},
+              {"mean_ms", time_ms(static_cast<double>(data.remote_time) / 1e6 /
+                                  static_cast<double>(data.remote_reads))},
+              {"p99_ms",
+               data.remote_p99 > 0 ? time_ms(static_cast<double>(data.remote_p99) / 1e6) : Json()},
+              {"bytes", data.remote_bytes},
+              {"retries", data.remote_retries},
+              {"failures", data.remote_failures}};
+  }
+  return {{"rank", data.rank},
+          {"pid", data.pid},
+          {"url", to_utf8(data.url)},
+          {"set_bytes", data.set_bytes},
+          {"set_samples", data.set_samples},
+          {"batches", data.batches},
+          {"samples", data.samples},
+          {"bytes", data.bytes},
+          {"loop_wait_s", rounded(seconds(data.loop_wait), 1e6)},
+          {"threads",
+           {{"make_s", rounded(seconds(data.make), 1e6)},
+            {"store_wait_s", rounded(seconds(data.store_wait), 1e6)},
+            {"decode_s", rounded(seconds(data.decode), 1e6)},
+            {"idle_s", rounded(seconds(data.idle), 1e6)}}},
+          {"cache", cache},
+          {"remote", remote}};
+}
+
 Json resource_of(const Report& report, const probe::ResourceUse& use) {
   Json rank;
   for (const auto& one : report.steps.ranks) {
@@ -136,6 +174,8 @@ std::string render_json(const Report& report) {
     not_seen.push_back({{"rule", to_utf8(one.rule)}, {"missing", texts(one.missing)}});
   Json resources = Json::array();
   for (const auto& use : report.resources) resources.push_back(resource_of(report, use));
+  Json data = Json::array();
+  for (const auto& one : report.data) data.push_back(data_of(one));
 
   const Json out = {{"schema", kReportSchema},
                     {"version", to_utf8(report.version)},
@@ -152,7 +192,8 @@ std::string render_json(const Report& report) {
                     {"not_seen", not_seen},
                     {"remarks", texts(report.remarks)},
                     {"resources", resources},
-                    {"resource_remarks", texts(report.resource_remarks)}};
+                    {"resource_remarks", texts(report.resource_remarks)},
+                    {"data", data}};
   return out.dump(2) + "\n";
 }
 

@@ -57,7 +57,7 @@ class Schema {
           check(rule, value[i], at + "[" + std::to_string(i) + "]", found);
       } else if (keyword == "required") {
         for (const std::string name : rule) {
-          if (!value.contains(name)) found.push_back(at + " has no " + name);
+          if (value.is_object() && !value.contains(name)) found.push_back(at + " has no " + name);
         }
       } else if (keyword == "properties") {
         for (const auto& [name, inner] : rule.items()) {
@@ -102,6 +102,10 @@ TEST_F(ReportSchema, EveryKeyThatIsWrittenIsDescribed) {
     described(written.at(name), top.at(name));
   described(written.at("findings")[0], top.at("findings").at("items"));
   described(written.at("resources")[0], top.at("resources").at("items"));
+  const Json& data = top.at("data").at("items");
+  described(written.at("data")[0], data);
+  for (const auto name : {"threads", "cache", "remote"})
+    described(written.at("data")[0].at(name), data.at("properties").at(name));
 }
 
 TEST_F(ReportSchema, IsBrokenByWhatItForbids) {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "doctor/data_plane.h"
 #include "doctor/layout.h"
 #include "doctor/phase_bar.h"
 #include "doctor/text_page.h"
@@ -143,6 +144,18 @@ void strip(TextPage& page, const probe::RunData& run) {
         Ink::kDim);
 }
 
+void data_plane(TextPage& page, const Report& report) {
+  if (report.data.empty()) return;
+  page.heading("DATA", "what bedplate.data's loaders, caches and remote stores counted");
+  for (const DataPlane& one : shown_planes(report.data)) {
+    bool first = true;
+    for (const DataLine& line : data_lines(one)) {
+      page.hanging(first ? 2 : 4, line.label, first ? 11 : 9, line.text, Ink::kDim);
+      first = false;
+    }
+  }
+}
+
 void card_fields(TextPage& page, const Finding& finding, std::size_t indent, bool root) {
   constexpr std::size_t kLead = 9;
   const std::size_t room = page.width() - std::min(page.width(), indent + kLead);
@@ -272,6 +285,7 @@ std::string render_text(const Report& report, const probe::RunData& run,
   head(page, report);
   steps(page, report);
   strip(page, run);
+  data_plane(page, report);
   findings(page, report);
   rules(page, report);
   resources(page, report);

@@ -149,6 +149,7 @@ std::optional<Slice> slice_of(const probe::Event& event, int pid, const Names& p
     case EventKind::kUserStep:
     case EventKind::kFiles:
     case EventKind::kBytes:
+    case EventKind::kData:
       break;
   }
   return std::nullopt;

@@ -87,6 +87,38 @@ std::vector<Finding> sample_findings() {
   return {quota, starved, checkpoint};
 }
 
+DataPlane data_of(int rank, int pid) {
+  return {.rank = rank,
+          .pid = pid,
+          .url = "s3://corpus/train/",
+          .cache = "memory:4GB,/nvme/cache:200GB",
+          .set_bytes = 180'000'000'000,
+          .set_samples = 1'281'167,
+          .batches = 1000,
+          .samples = 64'000,
+          .bytes = 7'000'000'000,
+          .loop_wait = 20 * kSecond,
+          .make = 80 * kSecond,
+          .store_wait = 50 * kSecond,
+          .decode = 25 * kSecond,
+          .idle = 20 * kSecond,
+          .hits = 3000,
+          .hit_bytes = 3'000'000'000,
+          .memory_bytes = 1'000'000'000,
+          .misses = 4000,
+          .origin_bytes = 4'000'000'000,
+          .evictions = 12,
+          .pass_throughs = 7,
+          .waits = 3,
+          .trouble = "cannot write /nvme/cache: no space left on the device",
+          .remote_reads = 600,
+          .remote_time = 27 * kSecond,
+          .remote_p99 = 190 * kMillisecond,
+          .remote_bytes = 4'000'000'000,
+          .remote_retries = 5,
+          .remote_failures = 0};
+}
+
 Report full() {
   Report report;
   report.version = "0.1.0";
@@ -125,6 +157,7 @@ Report full() {
       "As root the report would also have block latency and the reason of each wait (BPF "
       "programs)."};
   report.resources = {resource(4242), resource(4243)};
+  report.data = {data_of(0, 4242), {.rank = 1, .pid = 4243, .url = "/data/train/"}};
   report.resource_remarks = {
       "Involuntary context switches: 4 a CPU second more than voluntary ones: the ranks were "
       "stopped, they did not wait."};
@@ -179,6 +212,7 @@ Report many_ranks() {
   Report report = full();
   report.steps.ranks.clear();
   report.resources.clear();
+  report.data.clear();
   report.hooks.clear();
   for (int rank = 0; rank < 200; ++rank) {
     report.steps.ranks.push_back(rank_steps(rank, 1204, 48 + (rank * 37) % 200 * 0.01));
@@ -211,6 +245,7 @@ Report hostile() {
     finding.fix = evil;
     finding.undo = evil;
   }
+  for (auto& data : report.data) data.url = data.cache = data.trouble = evil;
   report.not_fired = {evil};
   report.not_seen = {{evil, {evil, evil}}};
   report.remarks = {evil};

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "doctor/cite.h"
 #include "probe/run_file.h"
+#include "probe/trace_format.h"
 
 namespace bedplate::doctor {
 namespace {
@@ -62,6 +65,57 @@ RankSteps summary_of(const RankView& rank) {
     out.phases[std::string(probe::kPhaseNames[i])] = total > 0 ? phases[i] / total : 0;
   }
   return out;
+}
+
+// What the threads of one process did, as their events say.
+struct ThreadWork {
+  std::map<std::uint32_t, std::int64_t> steps;  // by thread
+  std::map<std::uint32_t, Nanos> waits;         // for batches to train with
+};
+
+ThreadWork thread_work(const std::vector<probe::Event>& events) {
+  constexpr std::uint64_t kNoBatch = 7;  // evaluation, exhausted, starting
+  const auto is = [](const probe::Event& event, probe::EventKind kind) {
+    return event.kind == static_cast<std::uint16_t>(kind);
+  };
+  const bool by_user = std::any_of(events.begin(), events.end(), [&](const probe::Event& event) {
+    return is(event, probe::EventKind::kUserStep);
+  });
+  const auto boundary = by_user ? probe::EventKind::kUserStep : probe::EventKind::kStep;
+  ThreadWork work;
+  for (const probe::Event& event : events) {
+    if (is(event, boundary)) ++work.steps[event.tid];
+    if (is(event, probe::EventKind::kInputWait) && (event.arg & kNoBatch) == 0)
+      work.waits[event.tid] += std::clamp<Nanos>(event.duration, 0, 3600 * kSecond);
+  }
+  return work;
+}
+
+// Empty when the phases are what they seem.
+std::string about_threads(const RunView& run, const RankView& rank, const ThreadWork& work) {
+  constexpr std::int64_t kFewSteps = 10;
+  std::int64_t steps = 0;
+  std::pair<std::uint32_t, std::int64_t> first{0, 0};  // the thread that steps most
+  for (const auto& [tid, count] : work.steps) {
+    steps += count;
+    if (count > first.second) first = {tid, count};
+  }
+  if (steps < kFewSteps) return {};
+  const auto stepping = std::count_if(work.steps.begin(), work.steps.end(),
+                                      [&](const auto& one) { return one.second * 10 >= steps; });
+  if (stepping > 1) {
+    return fmt::format(
+        "{}: {} threads take steps; the phases above are those of the thread that ended each step",
+        run.label(rank.pid), stepping);
+  }
+  Nanos inside = 0;
+  Nanos elsewhere = 0;
+  for (const auto& [tid, time] : work.waits) (tid == first.first ? inside : elsewhere) += time;
+  if (inside >= elsewhere) return {};
+  return fmt::format(
+      "{}: another thread than the one that steps asks the loader for batches; what the steps wait "
+      "for them stands under compute and other, not under input wait",
+      run.label(rank.pid));
 }
 
 }  // namespace
@@ -182,6 +236,17 @@ std::vector<std::string> resource_remarks(const RunView& run,
                       ? "hardly anything had to come from storage"
                       : fmt::format("{} a second came from storage", human_bytes(read_rate))));
   return out;
+}
+
+std::vector<std::string> thread_remarks(const RunView& run) {
+  std::vector<std::string> remarks;
+  for (const RankView& rank : run.ranks()) {
+    const auto events = run.data().events.find(rank.pid);
+    if (events == run.data().events.end()) continue;
+    if (auto remark = about_threads(run, rank, thread_work(events->second)); !remark.empty())
+      remarks.push_back(std::move(remark));
+  }
+  return remarks;
 }
 
 std::vector<std::string> permission_remarks(const RunView& run) {

@@ -20,6 +20,10 @@ std::vector<probe::ResourceUse> main_resources(const RunView& run);
 std::vector<std::string> resource_remarks(const RunView& run,
                                           const std::vector<probe::ResourceUse>& resources);
 
+// Where phases are not what they seem, since a process trains in several threads: one thread asks
+// for batches and another one steps, or several step.
+std::vector<std::string> thread_remarks(const RunView& run);
+
 // What this report lacks because of missing permission: "as root the report would also have …".
 std::vector<std::string> permission_remarks(const RunView& run);
 

@@ -129,7 +129,8 @@ Recording::Recording(os::Supervisor& supervisor, RecordOptions options)
       }
       return;
     } catch (const Error& error) {
-      if (error.code() == Code::kExists || error.code() == Code::kInvalid) throw;
+      const bool asked_for = stage.options.folder && refusals.empty();
+      if (asked_for && (error.code() == Code::kExists || error.code() == Code::kInvalid)) throw;
       if (!refusals.empty()) refusals += "; ";
       refusals += error.what();
     }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <ctime>
 
@@ -33,6 +34,28 @@ void make_folders(const fs::path& path, std::vector<fs::path>& made) {
     made.push_back(path);
   } else if (errno != EEXIST) {
     throw errno_error(errno, fmt::format("cannot make the run folder {}", shown(path)));
+  }
+}
+
+// What is made in a run folder, the hook's byte code included, has names shorter than this.
+constexpr std::size_t kRoom = 128;
+
+// Before anything is made: a folder whose files then cannot be opened is no use.
+void check_length(const fs::path& path) {
+  constexpr std::size_t kMost = PATH_MAX - 1 - kRoom;
+  if (path.native().size() > kMost) {
+    throw Error(Code::kInvalid,
+                "the path of the run folder has {} bytes, with the working folder, and at most {} "
+                "are possible; give a shorter one",
+                path.native().size(), kMost);
+  }
+  for (const fs::path& part : path) {
+    const std::string& name = part.native();
+    if (name.size() <= NAME_MAX) continue;
+    throw Error(Code::kInvalid,
+                "a part of the run folder's path has {} bytes ({}…), and at most {} are possible; "
+                "give a shorter one",
+                name.size(), to_utf8(name.substr(0, 40)), NAME_MAX);
   }
 }
 
@@ -66,6 +89,7 @@ RunFolder::RunFolder(const fs::path& path) {
   path_ = fs::absolute(path, error).lexically_normal();
   if (error) throw errno_error(error.value(), "the working folder cannot be told");
   if (!path_.has_filename()) path_ = path_.parent_path();  // "run7/"
+  check_length(path_);
   const auto status = fs::status(path_, error);
   if (fs::exists(status)) {
     if (!fs::is_directory(status)) {

@@ -61,6 +61,28 @@ TEST(RunFolder, RefusesWhatIsInUse) {
   EXPECT_TRUE(fs::exists(root.path() / "run/run.db"));
 }
 
+TEST(RunFolder, RefusesNamesThatNoFileInItCouldHave) {
+  const os::TestFolder root;
+  const auto refusal = [](const std::filesystem::path& path) -> std::string {
+    try {
+      RunFolder folder(path);
+      return "none";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalid);
+      return error.what();
+    }
+  };
+  EXPECT_THAT(refusal(root.path() / "new" / std::string(300, 'a')),
+              testing::HasSubstr("has 300 bytes (aaaa"));
+  EXPECT_EQ(refusal(root.path() / std::string(255, 'a')), "none");
+  std::filesystem::path deep = root.path();
+  while (deep.native().size() < 4000) deep /= std::string(100, 'b');
+  EXPECT_THAT(refusal(deep), testing::AllOf(testing::HasSubstr("at most 3967 are possible"),
+                                            testing::Not(testing::HasSubstr("bbbb"))));
+  EXPECT_FALSE(std::filesystem::exists(root.path() / "new"));
+  EXPECT_FALSE(std::filesystem::exists(root.path() / std::string(100, 'b')));
+}
+
 TEST(RunFolder, NamesAreSortedByTime) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();

@@ -1,9 +1,8 @@
 #include "probe/step_builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
-
-#include "probe/trace_format.h"
 
 namespace bedplate::probe {
 namespace {
@@ -255,6 +254,13 @@ void StepBuilder::count(const Event& event) {
     case EventKind::kDeviceSync:
       add_to(kSyncTime, event.duration);
       break;
+    case EventKind::kData:
+      if (const std::uint64_t which = event.arg >> 56; which < std::size(kDataCounters)) {
+        std::int64_t& total = data_totals_[which];
+        total += std::min(static_cast<std::int64_t>(event.arg & (~std::uint64_t{0} >> 8)),
+                          std::numeric_limits<std::int64_t>::max() / 2 - total);
+      }
+      break;
     default:
       break;
   }
@@ -349,6 +355,9 @@ std::vector<std::pair<std::string_view, std::int64_t>> StepBuilder::totals() con
   std::vector<std::pair<std::string_view, std::int64_t>> all;
   for (std::size_t i = 0; i < kTotals; ++i) {
     if (totals_[i] > 0) all.emplace_back(kTotalNames[i], totals_[i]);
+  }
+  for (std::size_t i = 0; i < data_totals_.size(); ++i) {
+    if (data_totals_[i] > 0) all.emplace_back(kDataCounters[i], data_totals_[i]);
   }
   return all;
 }

@@ -24,6 +24,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <span>
@@ -32,6 +33,7 @@
 #include <vector>
 
 #include "probe/run_data.h"
+#include "probe/trace_format.h"
 
 namespace bedplate::probe {
 
@@ -79,6 +81,7 @@ class StepBuilder {
   static constexpr std::size_t kTotals = 17;
   static const std::array<std::string_view, kTotals> kTotalNames;
   std::array<std::int64_t, kTotals> totals_{};
+  std::array<std::int64_t, std::size(kDataCounters)> data_totals_{};
 };
 
 }  // namespace bedplate::probe

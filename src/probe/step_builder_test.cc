@@ -210,6 +210,19 @@ TEST(StepBuilder, TotalsAreSums) {
                   Pair("trace.fetch_system_ns", 3 * kMillisecond), Pair("trace.files_opened", 20)));
 }
 
+TEST(StepBuilder, CountersOfTheDataPlaneGrowByWhatTheyAreTold) {
+  const auto grown = [](std::uint64_t which, std::uint64_t by) {
+    return event(EventKind::kData, 0, 0, which << 56 | by);
+  };
+  StepBuilder builder(1);
+  builder.add(std::vector<Event>{grown(0, 1000), grown(0, 24), grown(7, 3), grown(15, 0),
+                                 grown(std::size(kDataCounters), 9), grown(255, 9)});
+  EXPECT_THAT(builder.totals(),
+              UnorderedElementsAre(Pair("trace.data_bytes", 1024), Pair("trace.cache_hits", 3)));
+  for (int i = 0; i < 300; ++i) builder.add(std::vector<Event>{grown(1, ~std::uint64_t{0} >> 8)});
+  for (const auto& [metric, total] : builder.totals()) EXPECT_GT(total, 0) << metric;
+}
+
 TEST(StepBuilder, PhasesSumToTheDurationWhateverTheEvents) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -221,7 +234,7 @@ TEST(StepBuilder, PhasesSumToTheDurationWhateverTheEvents) {
     for (int drain = 0; drain < 5; ++drain) {
       std::vector<Event> events;
       for (int i = 0; i < 60; ++i) {
-        Event e{number(2000), number(300), static_cast<std::uint16_t>(number(20)),
+        Event e{number(2000), number(300), static_cast<std::uint16_t>(number(22)),
                 static_cast<std::uint32_t>(number(1)), random()};
         if (number(20) == 0) e.start = static_cast<Nanos>(random());
         if (number(20) == 0) e.duration = static_cast<Nanos>(random());

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace bedplate::probe {
 
@@ -82,7 +83,23 @@ enum class EventKind : std::uint16_t {
   kFsync = 17,
   kValidation = 18,
   kGpuPhase = 19,  // device time from polled CUDA events; arg: kind | ns << 8
+  kData = 20,  // a counter of bedplate.data grew; arg: which of kDataCounters << 56 | by how much
 };
+
+// What bedplate.data counts, by the number in kData's argument. Of its loaders: bytes and samples
+// that were read, time of making batches, of that of waiting for stores, processor time of checking
+// and decoding, time in which the threads waited for the loop and the loop for them. Of its caches:
+// ranges found and their bytes, of those from memory; blocks fetched and their bytes, blocks
+// evicted, reads past the cache, waits for another's fetch. Of remote stores: reads, the sum of
+// their latencies, bytes, attempts beyond the first, reads that failed.
+constexpr std::string_view kDataCounters[] = {
+    "trace.data_bytes",         "trace.data_samples",        "trace.data_make_ns",
+    "trace.data_read_ns",       "trace.data_decode_ns",      "trace.data_idle_ns",
+    "trace.data_wait_ns",       "trace.cache_hits",          "trace.cache_hit_bytes",
+    "trace.cache_memory_bytes", "trace.cache_misses",        "trace.cache_origin_bytes",
+    "trace.cache_evictions",    "trace.cache_pass_throughs", "trace.cache_waits",
+    "trace.remote_reads",       "trace.remote_ns",           "trace.remote_bytes",
+    "trace.remote_retries",     "trace.remote_failures"};
 
 constexpr std::uint32_t kTraceSlots = 512;
 constexpr std::uint32_t kTraceRecords = 8192;

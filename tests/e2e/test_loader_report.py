@@ -1,7 +1,12 @@
-"""bedplate.data under `bedplate run`: its waits are input, its threads are told by their own knobs."""
+"""bedplate.data under `bedplate run`: its waits are input, its threads are told by their own knobs, and what its caches and remote
+stores count is in the report."""
+import http.server
 import json
+import re
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from support import BEDPLATE
@@ -9,45 +14,116 @@ from support import BEDPLATE
 pytest.importorskip("torch")
 pytest.importorskip("bedplate.data", reason="the package has no extension module here", exc_type=ImportError)
 
-SCRIPT = """
-import sys, time
-import torch
-from bedplate.data import Dataset, Loader, ShardWriter
+WRITE = """
+import sys
+import numpy as np
+from bedplate.data import ShardWriter
 
-folder, slow = sys.argv[1], sys.argv[2] == "slow"
-with ShardWriter(folder + "/000000.shard", {"x": ("float32", [64])}) as out:
-    for i in range(2400):
-        out.write(x=torch.full((64,), float(i)).numpy())
+folder, width, samples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with ShardWriter(folder + "/000000.shard", {"x": ("float32", [width])}) as out:
+    for i in range(samples):
+        out.write(x=np.full(width, float(i), np.float32))
+"""
+
+TRAIN = """
+import json, sys, time
+import torch
+from bedplate.data import Dataset, Loader
+
+url, cache, slow, epochs = sys.argv[1], sys.argv[2] or None, sys.argv[3] == "slow", int(sys.argv[4])
 torch.set_num_threads(1)
 
 def decode(sample):
     time.sleep(0.002)
     return torch.from_numpy(sample["x"])
 
-loader = Loader(Dataset(folder + "/"), 8, threads=1, prefetch=1 << 16, **({"decode": decode} if slow else {}))
+loader = Loader(Dataset(url, cache=cache, format="packed"), 8, threads=1, prefetch=1 << 16, shuffle="full", **({"decode": decode} if slow else {}))
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-for batch in loader:
-    x = batch if slow else batch["x"]
-    end = time.perf_counter() + 0.004
-    while time.perf_counter() < end:
-        model(x).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+for epoch in range(epochs):
+    for batch in loader:
+        x = (batch if slow else batch["x"])[:, :64]
+        end = time.perf_counter() + 0.004
+        while time.perf_counter() < end:
+            model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
 """
 
 
-def report(tmp_path, how):
-    (tmp_path / "shards").mkdir()
+def write_shards(folder, width=64, samples=2400):
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", WRITE, folder, str(width), str(samples)], check=True, timeout=60)
+
+
+def report(tmp_path, url, how="fast", cache="", epochs=1, text=False):
     out = tmp_path / "report.json"
-    done = subprocess.run([BEDPLATE, "run", "--quiet", "--out", tmp_path / "run", "--json", out, "--", sys.executable, "-c", SCRIPT,
-                           tmp_path / "shards", how], capture_output=True, text=True, timeout=120)
+    out.unlink(missing_ok=True)
+    run = tmp_path / f"run-{time.monotonic_ns()}"
+    done = subprocess.run([BEDPLATE, "run", "--quiet", "--out", run, "--json", out, "--", sys.executable, "-c", TRAIN,
+                           str(url), cache, how, str(epochs)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
+    if text:
+        return subprocess.run([BEDPLATE, "report", run], capture_output=True, text=True, check=True, timeout=60).stdout
     return json.loads(out.read_text())
 
 
-def test_a_loader_that_is_too_slow_is_named_with_its_threads(tmp_path):
-    found = {finding["rule"]: finding for finding in report(tmp_path, "slow")["findings"]}
+def findings(found):
+    return {finding["rule"]: finding for finding in found["findings"]}
+
+
+@pytest.fixture
+def shards(tmp_path):
+    write_shards(tmp_path / "shards")
+    return f"{tmp_path}/shards/"
+
+
+@pytest.fixture
+def far(tmp_path):
+    """Samples of 128 KiB behind a web server that takes 25 ms to answer; `far.asked` counts its answers."""
+    write_shards(tmp_path / "far", 32768, 240)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self):
+            self.do_GET(head=True)
+
+        def do_GET(self, head=False):
+            path = tmp_path / "far" / self.path.strip("/").partition("?")[0]
+            if not path.is_file():
+                self.send_error(404)
+                return
+            server.asked += 1
+            time.sleep(0.025)
+            bytes_ = path.read_bytes()
+            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            begin, end = (int(wanted[1]), min(int(wanted[2]) + 1, len(bytes_))) if wanted else (0, len(bytes_))
+            self.send_response(206 if wanted else 200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", str(end - begin))
+            if wanted:
+                self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(bytes_)}")
+            self.end_headers()
+            if not head:
+                self.wfile.write(bytes_[begin:end])
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked = 0
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}/000000.shard"
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_loader_that_is_too_slow_is_named_with_its_threads(tmp_path, shards):
+    found = findings(report(tmp_path, shards, "slow"))
     assert "input_workers" in found, found
     finding = found["input_workers"]
     assert "Loader(threads=" in finding["fix"]
@@ -56,5 +132,59 @@ def test_a_loader_that_is_too_slow_is_named_with_its_threads(tmp_path):
     assert "waited" in evidence
 
 
-def test_a_loader_that_keeps_up_is_no_finding(tmp_path):
-    assert "input_workers" not in {finding["rule"] for finding in report(tmp_path, "fast")["findings"]}
+def test_a_loader_that_keeps_up_is_no_finding(tmp_path, shards):
+    found = report(tmp_path, shards)
+    assert not {"input_workers", "cold_cache"} & set(findings(found))
+    (data,) = found["data"]
+    assert data["url"] == shards and data["set_samples"] == 2400
+    assert (data["samples"], data["batches"], data["bytes"]) == (2400, 300, 2400 * 256)
+    assert data["threads"]["idle_s"] > data["threads"]["store_wait_s"]
+    assert data["cache"] is None and data["remote"] is None
+
+
+def test_remote_data_without_a_cache_are_told_to_get_one(tmp_path, far):
+    found = report(tmp_path, far.url + "?token=secret", epochs=2)
+    assert "secret" not in json.dumps(found["data"]) and "secret" not in json.dumps(found["findings"])
+    finding = findings(found)["cold_cache"]
+    assert finding["status"] == "established"
+    assert f'Dataset("{far.url}", cache="/nvme/cache:200GB")' in finding["fix"]
+    (data,) = found["data"]
+    assert data["remote"]["reads"] >= 480 / 8 and data["remote"]["retries"] == 0
+    assert 25 <= data["remote"]["mean_ms"] <= data["remote"]["p99_ms"] * 1.3
+    assert data["threads"]["store_wait_s"] > 0.5 * data["threads"]["make_s"]
+    assert findings(found)["input_workers"]["because_of"]
+
+
+def test_a_cold_cache_is_named_and_a_warm_one_is_none(tmp_path, far):
+    cache = f"{tmp_path}/cache:100MB"
+    cold = report(tmp_path, far.url, cache=cache)
+    (data,) = cold["data"]
+    assert data["cache"]["cache"] == cache
+    assert data["cache"]["misses"] == 31 and data["cache"]["evictions"] == 0, data
+    assert data["cache"]["origin_bytes"] + data["cache"]["hit_bytes"] >= 240 * 131072
+    asked = far.asked
+    warm = report(tmp_path, far.url, cache=cache, epochs=2)
+    assert far.asked - asked < 10
+    assert "cold_cache" not in findings(warm)
+    (data,) = warm["data"]
+    assert data["cache"]["misses"] == 0 and data["cache"]["hit_bytes"] >= 480 * 131072
+
+
+def test_a_cache_that_is_too_small_is_named_as_that(tmp_path, far):
+    found = report(tmp_path, far.url, cache=f"{tmp_path}/cache:8MB", epochs=3)
+    finding = findings(found)["cold_cache"]
+    assert "is too small for the data" in finding["title"], finding
+    assert found["data"][0]["cache"]["evictions"] > 20
+
+
+def test_why_a_cache_is_passed_by_is_said(tmp_path, far):
+    (tmp_path / "cache").write_text("a file, no folder")
+    found = report(tmp_path, far.url, cache=f"{tmp_path}/cache:100MB", epochs=3)
+    (data,) = found["data"]
+    assert data["cache"]["pass_throughs"] >= 720 and "cache" in data["cache"]["trouble"], data
+    assert "cannot be used" in findings(found)["cold_cache"]["title"]
+
+
+def test_the_text_says_what_was_read_and_who_waited(tmp_path, shards):
+    text = report(tmp_path, shards, text=True)
+    assert "DATA" in text and "2.4 k samples" in text and "waiting for the loop" in text, text

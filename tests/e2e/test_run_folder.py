@@ -18,6 +18,14 @@ def test_a_report_named_as_the_runs_own_file_leaves_the_run_alone(tmp_path):
     assert bedplate("report", "d", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "/".join(["b" * 100] * 40)], ids=["part", "path"])
+def test_a_name_that_is_too_long_is_refused_and_nothing_is_run_or_made(tmp_path, name):
+    result = bedplate("run", "--out", name, "--", "touch", "ran", cwd=tmp_path)
+    assert result.returncode == 2
+    assert b"give a shorter one" in result.stderr and len(result.stderr) < 400, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_removed_meanwhile_is_not_said_to_be_kept(tmp_path):
     result = bedplate("run", "--out", "d", "--", "sh", "-c", "rm -rf d; sleep 1; exit 4", cwd=tmp_path)
     assert result.returncode == 4

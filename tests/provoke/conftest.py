@@ -1,6 +1,6 @@
 """Faults provoked for real and judged by ablation; see README.md.
 
-The short form (about eight minutes) is the default and judges what is found. BEDPLATE_PROVOKE=long repeats and judges gains as well:
+The short form (about nine minutes) is the default and judges what is found. BEDPLATE_PROVOKE=long repeats and judges gains as well:
 every fault 5 times faulty and mended in turn, every healthy job 20 times.
 """
 

@@ -26,7 +26,7 @@ class Fault:
     env: dict = dataclasses.field(default_factory=dict)
     limits: dict = dataclasses.field(default_factory=dict)
     neighbours: int = 0                # spinning processes outside the job
-    needs: tuple = ()                  # "files", "data": what is put into the folder
+    needs: tuple = ()                  # "files", "data", "large data", "read-ahead": what is put into the folder
     allow: tuple = ()                  # rules that may be found besides, as consequences
     says: typing.Optional[str] = None  # must be in the finding's title or fix
 
@@ -58,6 +58,10 @@ FAULTS = [
           limits={"memory_mib": 700}, needs=("data",), allow=("input_workers",)),
     Fault("io_throttle", "io_throttle", {"steps": 40, "width": 1024, "workers": 1, "data": "chunks", "chunk-mb": 4, "data-mb": 512,
                                          "drop-cache": True}, {}, {}, limits={"read_mib": 40}, needs=("data",), allow=("input_workers",)),
+    Fault("cold_cache", "cold_cache", {"steps": 57, "width": 1024, "workers": 1, "data": "chunks", "chunk-mb": 24, "data-mb": 1440},
+          {}, {"prime": True}, needs=("large data",), allow=("input_workers",), says="for the first time"),
+    Fault("readahead_amplification", "readahead_amplification", {"steps": 40, "width": 1024, "workers": 1, "data": "jumps"},
+          {}, {"advise-random": True}, needs=("data", "read-ahead"), allow=("input_workers", "cold_cache"), says="MADV_RANDOM"),
     Fault("small_files", "small_files", {"steps": 40, "width": 1024, "workers": 1}, {"data": "files", "files-a-batch": 8192},
           {"data": "chunks", "chunk-mb": 1, "data-mb": 8, "prime": True}, needs=("files", "data"), allow=("input_workers",)),
     Fault("checkpoint_stall", "checkpoint_stall", {"steps": 120, "width": 512, "workers": 0, "checkpoint-mb": 96, "fsync": True},
@@ -91,6 +95,7 @@ PAIRS = [
     ("no_workers", "checkpoint_stall", {"steps": 60, "width": 1024, "decode-ms": 20}, {}),
     ("python_gc", "no_workers", {"steps": 60, "width": 1024, "decode-ms": 10}, {"collect-every": 10}),
     ("cpu_quota", "checkpoint_stall", {"steps": 60, "width": 1024, "workers": 0}, {}),
+    ("readahead_amplification", "checkpoint_stall", {"steps": 40, "width": 1024, "workers": 1}, {}),
     ("straggler", "checkpoint_two_ranks", {"steps": 80, "slow-ms": 20, "checkpoint-mb": 48}, {}),
 ]
 
@@ -137,16 +142,47 @@ def folder(needs):
                 part = root / f"{number % 64:02d}"
                 part.mkdir(exist_ok=True)
                 (part / f"{number}.bin").write_bytes(os.urandom(2048))
-        if "data" in needs:
+        mebibytes = 1440 if "large data" in needs else 512 if "data" in needs else 0
+        if mebibytes:
             block = os.urandom(1 << 20)
             with open(root / "data.bin", "wb") as file:
-                for _ in range(512):
+                for _ in range(mebibytes):
                     file.write(block)
                 file.flush()
                 os.fsync(file.fileno())
             forget(root / "data.bin")
         os.sync()
-        yield path
+        with contextlib.ExitStack() as stack:
+            if "read-ahead" in needs:
+                stack.enter_context(large_read_ahead(root / "data.bin"))
+            yield path
+
+
+def read_ahead_kib(path):
+    """Of the disk below a path; None where it cannot be told."""
+    with contextlib.suppress(OSError, cgroups.Missing):
+        return int(pathlib.Path(f"/sys/dev/block/{cgroups.device_of(path)}/queue/read_ahead_kb").read_text())
+    return None
+
+
+@contextlib.contextmanager
+def large_read_ahead(data, always_loop=False):
+    """Sees to it that `data` is read with a window of megabytes: the disk's own, or a loop device's in the file's place."""
+    if not always_loop and (read_ahead_kib(data) or 0) >= 2048:
+        yield
+        return
+    backing = data.with_name("backing.bin")
+    data.rename(backing)
+    made = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", str(backing)], capture_output=True, text=True)
+    if made.returncode:
+        raise cgroups.Missing(f"a small read-ahead, and no loop device: {made.stderr.strip()}")
+    device = made.stdout.strip()
+    try:
+        subprocess.run(["blockdev", "--setra", "16384", device], check=True)  # sectors: 8 MiB
+        data.symlink_to(device)
+        yield
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
 
 
 @contextlib.contextmanager
@@ -172,7 +208,7 @@ def planted(faults, path):
         neighbours += fault.neighbours
     with contextlib.ExitStack() as stack:
         group = None
-        if "memory_mib" in limits:
+        if "memory_mib" in limits or any("large data" in fault.needs for fault in faults):
             forget(pathlib.Path(path) / "data.bin")
         if limits:
             group = stack.enter_context(cgroups.group(**limits, path=path))

@@ -11,7 +11,9 @@ first steps. The suite compares these figures of a spoilt and a mended run; noth
 import argparse
 import gc
 import json
+import mmap
 import os
+import random
 import signal
 import socket
 import statistics
@@ -32,13 +34,15 @@ def arguments():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--accumulate", type=int, default=1, help="backward passes a step")
     parser.add_argument("--validate-every", type=int, default=0)
-    parser.add_argument("--data", choices=["memory", "decode", "files", "chunks"], default="memory")
+    parser.add_argument("--data", choices=["memory", "decode", "files", "chunks", "jumps"], default="memory")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--decode-ms", type=float, default=20, help="Python work a batch (decode)")
-    parser.add_argument("--folder", help="of small files (files), or of data.bin (chunks); also checkpoints")
+    parser.add_argument("--folder", help="of small files (files), or of data.bin (chunks, jumps); also checkpoints")
     parser.add_argument("--files-a-batch", type=int, default=256)
     parser.add_argument("--chunk-mb", type=float, default=4, help="read a batch (chunks)")
     parser.add_argument("--data-mb", type=float, default=96, help="of data.bin that is read, round and round")
+    parser.add_argument("--jumps", type=int, default=8, help="pieces of 16 KiB a batch, at random places of data.bin, mapped (jumps)")
+    parser.add_argument("--advise-random", action="store_true", help="tell the kernel so (jumps)")
     parser.add_argument("--prime", action="store_true", help="read the data once before the first step")
     parser.add_argument("--drop-cache", action="store_true", help="read each chunk from the device")
     parser.add_argument("--checkpoint-every", type=int, default=0)
@@ -114,6 +118,8 @@ def make_dataset(args, torch):
                 self.read_files(index)
             elif args.data == "chunks":
                 self.read_chunk(index)
+            elif args.data == "jumps":
+                self.jump(index)
             return self.batch
 
         def read_files(self, index):
@@ -136,6 +142,20 @@ def make_dataset(args, torch):
                 offset += len(piece)
             if args.drop_cache:
                 os.posix_fadvise(self.file, offset - size, size, os.POSIX_FADV_DONTNEED)
+
+        def jump(self, index):
+            """As from a data set larger than memory: what was read for one batch is gone when the next one comes."""
+            if self.file is None:
+                self.file = os.open(os.path.join(args.folder, "data.bin"), os.O_RDONLY)
+            size = os.lseek(self.file, 0, os.SEEK_END)
+            places = random.Random(index)
+            with mmap.mmap(self.file, size, prot=mmap.PROT_READ) as mapping:
+                if args.advise_random:
+                    mapping.madvise(mmap.MADV_RANDOM)
+                for _ in range(args.jumps):
+                    at = places.randrange(size - 16384)
+                    mapping[at:at + 16384]
+            os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     return Samples()
 

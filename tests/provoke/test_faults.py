@@ -13,14 +13,14 @@ import pytest
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_fault_is_named_first_and_its_ceiling_holds(fault, rounds):
     faulty, mended = [], []
-    with faults.folder(fault.needs) as path:
-        try:
+    try:
+        with faults.folder(fault.needs) as path:
             for _ in range(rounds):
                 for outcomes, outcome in zip((faulty, mended), provoke(fault, path)):
                     outcomes.append(outcome)
-        except cgroups.Missing as missing:
-            conftest.row(fault.name, "skipped", note=str(missing))
-            pytest.skip(f"{fault.name}: {missing}")
+    except cgroups.Missing as missing:
+        conftest.row(fault.name, "skipped", note=str(missing))
+        pytest.skip(f"{fault.name}: {missing}")
     found = [outcome.finding(fault.rule) for outcome in faulty]
     ceiling = statistics.median(f["gain_ceiling"] if f else 0 for f in found)
     gain, noise = harness.gain_of(faulty, mended)

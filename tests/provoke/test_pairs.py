@@ -14,15 +14,15 @@ def test_the_dearer_fault_comes_first(names, rounds):
     pair = faults.BY_NAME[names[0]], faults.BY_NAME[names[1]]
     title = "+".join(names[:2])
     both, alone = [], {fault.rule: [] for fault in pair}
-    with faults.folder(pair[0].needs + pair[1].needs) as path:
-        try:
+    try:
+        with faults.folder(pair[0].needs + pair[1].needs) as path:
             for _ in range(rounds):
                 both.append(job(pair, pair, names, path))
                 for fault in pair if harness.LONG else ():
                     alone[fault.rule].append(job(pair, [fault], names, path))
-        except cgroups.Missing as missing:
-            conftest.row(title, "skipped", note=str(missing))
-            pytest.skip(f"{title}: {missing}")
+    except cgroups.Missing as missing:
+        conftest.row(title, "skipped", note=str(missing))
+        pytest.skip(f"{title}: {missing}")
     roots = [[f["rule"] for f in outcome.findings if f["because_of"] is None] for outcome in both]
     found = all(set(one) == set(alone) for one in roots)
     if not harness.LONG:

@@ -10,12 +10,12 @@
 // minor and 20 % high, Kineto 5 %.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
 #include "doctor/cite.h"
 #include "doctor/cpu_facts.h"
+#include "doctor/data_plane.h"
 #include "doctor/input_facts.h"
 #include "doctor/rule.h"
 
@@ -129,7 +129,8 @@ std::string fix_of_ours(const Input& in) {
            "the manifest that bedplate data index writes";
   if (in.fetch.share(in.fetch.blocked_ns()) >= 0.5)
     return "the loader's threads wait most of the time, for the store or inside decode=: raise "
-           "Loader(threads=), or put a cache or a local copy of the shards nearer";
+           "Loader(threads=), or keep remote shards nearer: Dataset(URL, "
+           "cache=\"/nvme/cache:200GB\")";
   if (in.free_cpus >= kFreeForAWorker)
     return fmt::format("raise Loader(threads=): {:.1f} processors are free", in.free_cpus);
   return "the loader's threads are out of processors: make a sample cheaper to decode, ahead of "
@@ -192,17 +193,14 @@ std::string undo(const Input& in) {
 
 // Who waited for whom, as the loader itself counted.
 void add_loader_times(const RunView& run, const RankView& rank, Finding& f) {
-  const auto notes = run.notes("loader_times", rank.pid);
-  if (notes.empty()) return;
-  const auto times = nlohmann::json::parse(notes.back(), nullptr, false);
-  const auto time = [&](const char* key) {
-    return human_duration(times.is_object() ? times.value(key, Nanos{0}) : 0);
-  };
+  const auto data = data_plane_of(run, rank.pid, run.window());
+  if (!data) return;
   f.evidence.push_back(cite("bedplate.data.Loader",
                             "its threads made batches for {}, of that {} reading and {} on the "
                             "processor, and waited {} for the loop, which waited {} for them",
-                            time("make_ns"), time("read_ns"), time("decode_ns"), time("idle_ns"),
-                            time("wait_ns")));
+                            human_duration(data->make), human_duration(data->store_wait),
+                            human_duration(data->decode), human_duration(data->idle),
+                            human_duration(data->loop_wait)));
 }
 
 void add_evidence(const RunView& run, const Input& in, Finding& f) {
@@ -296,6 +294,15 @@ constexpr Threshold kThresholds[] = {
     {"input_workers.free_cpus", 0.25, "processors",
      "below it nothing is left for more workers: [own] tuned on healthy runs"},
 };
+// A process that makes its batches itself and, for the greater part, waits for a processor while it
+// does: with a worker that waiting is hidden beside the computing.
+bool waits_mostly_in_fetches(const RunView& run, const Finding& consequence, const Finding& root) {
+  if (worker_count(run) > 0 || root.gain_ceiling < consequence.gain_ceiling) return false;
+  const Fetches fetch = all_fetches(run);
+  const double inside = root.gain_ceiling * fetch.share(fetch.delay_ns);
+  return inside >= 0.5 * consequence.gain_ceiling;
+}
+constexpr Brings kBrings[] = {{"noisy_neighbour", waits_mostly_in_fetches}};
 constexpr std::string_view kSymptoms[] = {
     "GPU at 30 %",
     "the GPU is busy in bursts with gaps between the steps",
@@ -333,6 +340,7 @@ extern const Rule kInputWorkers = {
         "time, a cheaper transform, or the GPU.",
     .check = check,
     .rule_out = rule_out,
+    .brings = kBrings,
 };
 
 }  // namespace bedplate::doctor

@@ -52,16 +52,16 @@ TEST(InputWorkers, BedplatesOwnLoaderIsToldByItsOwnKnobs) {
   run.data().notes.push_back(
       {100, 0, "loader",
        R"({"id":1,"num_workers":1,"batch_size":8,"dataset":"bedplate.data.dataset.Dataset"})"});
-  run.data().notes.push_back(
-      {100, kSecond, "loader_times",
-       R"({"batches":90,"make_ns":2100000000,"read_ns":2000000000,"decode_ns":100000000,"idle_ns":0,"wait_ns":400000000})"});
+  run.counter("proc/100", "trace.data_make_ns", 2.1e9 / 20)
+      .counter("proc/100", "trace.data_read_ns", 2e9 / 20)
+      .counter("proc/100", "trace.data_decode_ns", 0.1e9 / 20);
   run.fetching(100, 10, 98, 0.05, 0.01);
   const Finding waits = judge(run.build()).findings.at(0);
   EXPECT_THAT(waits.fix,
               testing::HasSubstr("for the store or inside decode=: raise Loader(threads=)"));
   EXPECT_THAT(evidence(waits), testing::HasSubstr("bedplate.data.Loader, threads=1"));
   EXPECT_THAT(evidence(waits),
-              testing::HasSubstr("made batches for 2.10 s, of that 2 s reading and 100 ms on"));
+              testing::HasSubstr("made batches for 2.09 s, of that 1.99 s reading and 99.5 ms on"));
   run.fetching(100, 10, 98, 0.95, 0.01);
   EXPECT_THAT(judge(run.build()).findings.at(0).fix, testing::HasSubstr("Loader(threads=)"));
 }
@@ -153,6 +153,34 @@ TEST(InputWorkers, ALoaderNoteThatIsNotJsonIsIgnored) {
       .note(100, "loader", "[1]")
       .note(100, "loader", R"({"id":"x","num_workers":-3})");
   EXPECT_EQ(found(judge(run.build())), std::vector<std::string>{"input_workers"});
+}
+
+// The process makes its batches itself; others keep it from running for `waits` of the time.
+RunBuilder delayed(double input, double user, double waits) {
+  auto run = RunBuilder::healthy(1, 0);
+  run.all_phases({{Phase::kInputWait, input}});
+  run.fetching(100, 10, input * 100, user, 0);
+  run.cpu(100, 1 - waits, waits).thread(100, 100, 1 - waits, waits);
+  run.counter("cgroup/others", "cpu.usage_ns", 3.5e9).counter("host", "cpu.idle_ns", 0);
+  return run;
+}
+
+TEST(InputWorkers, ANeighbourThatIsFeltMostlyInsideFetchesIsItsConsequence) {
+  const Report report = judge(delayed(0.7, 0.6, 0.28).build());
+  ASSERT_EQ(found(report), (std::vector<std::string>{"input_workers", "noisy_neighbour"}));
+  EXPECT_EQ(report.findings[1].because_of, "input_workers");
+}
+
+TEST(InputWorkers, BatchesThatAreSlowForANeighbourAloneAreItsConsequence) {
+  const Report report = judge(delayed(0.14, 0.4, 0.8).build());
+  ASSERT_EQ(found(report), (std::vector<std::string>{"noisy_neighbour", "input_workers"}));
+  EXPECT_EQ(report.findings[1].because_of, "noisy_neighbour");
+}
+
+TEST(InputWorkers, ANeighbourThatSlowsTheComputingTooIsACauseOfItsOwn) {
+  const Report report = judge(delayed(0.3, 0.6, 0.4).build());
+  ASSERT_EQ(report.findings.size(), 2u);
+  for (const Finding& f : report.findings) EXPECT_FALSE(f.because_of) << f.rule;
 }
 
 }  // namespace

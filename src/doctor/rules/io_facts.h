@@ -53,4 +53,10 @@ inline Timeline not_computing(const RunView& run, const RankView& rank) {
   });
 }
 
+// Input wait as far as making batches was not user code: what faster storage gives back at most.
+inline LostTime input_beyond_computing(const RunView& run) {
+  return run.scaled(run.phase_time(probe::Phase::kInputWait),
+                    [&](const RankView& rank) { return not_computing(run, rank); });
+}
+
 }  // namespace bedplate::doctor

@@ -83,8 +83,7 @@ LostTime lost_to_it(const RunView& run) {
   const Timeline pressed = run.timeline([&](Window w) -> std::optional<double> {
     return pressure(run, "io", "some", w).value_or(0) >= 0.1 ? 1.0 : 0.0;
   });
-  const LostTime input = run.scaled(run.phase_time(probe::Phase::kInputWait),
-                                    [&](const RankView& rank) { return not_computing(run, rank); });
+  const LostTime input = input_beyond_computing(run);
   const LostTime phases =
       run.scaled(run.either(input, run.phase_time(probe::Phase::kCheckpoint)), pressed);
   const LostTime stalls =
@@ -153,6 +152,7 @@ constexpr std::string_view kSymptoms[] = {
     "GPU at 30 %",
 };
 constexpr Brings kBrings[] = {{"input_workers", explains_slow_input},
+                              {"cold_cache", mostly_explains},
                               {"checkpoint_stall", mostly_explains},
                               {"small_files", mostly_explains},
                               {"memcg_thrash", mostly_explains}};

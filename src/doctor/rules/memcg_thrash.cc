@@ -41,8 +41,7 @@ std::optional<double> refault_share(const RunView& run, Window w) {
 }
 
 LostTime lost_to_it(const RunView& run) {
-  const LostTime input = run.scaled(run.phase_time(probe::Phase::kInputWait),
-                                    [&](const RankView& rank) { return not_computing(run, rank); });
+  const LostTime input = input_beyond_computing(run);
   const LostTime reads =
       run.scaled(input, run.timeline([&](Window w) { return refault_share(run, w); }));
   const LostTime stalls = run.during(run.timeline([&](Window w) -> std::optional<double> {
@@ -128,6 +127,7 @@ constexpr std::string_view kSymptoms[] = {
     "slower in the container than on the same machine outside",
 };
 constexpr Brings kBrings[] = {{"input_workers", explains_slow_input},
+                              {"cold_cache", mostly_explains},
                               {"small_files", mostly_explains}};
 
 }  // namespace

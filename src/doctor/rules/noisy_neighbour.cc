@@ -115,11 +115,15 @@ constexpr std::string_view kSymptoms[] = {
     "step times vary although the work does not",
     "%steal in top",
 };
-// Workers that do not get a processor deliver late.
-bool slows_workers(const RunView& run, const Finding& consequence, const Finding& root) {
-  return worker_count(run) > 0 && mostly_explains(run, consequence, root);
+// Workers that do not get a processor deliver late. Without workers the absence of them is a cause
+// of its own, unless the making of batches would be no finding if it had its processor.
+bool slows_input(const RunView& run, const Finding& consequence, const Finding& root) {
+  if (worker_count(run) > 0) return mostly_explains(run, consequence, root);
+  const Fetches fetch = all_fetches(run);
+  const double own = consequence.gain_ceiling * (1 - fetch.share(fetch.delay_ns));
+  return own < run.threshold("input_workers.wait_share");
 }
-constexpr Brings kBrings[] = {{"straggler", mostly_explains}, {"input_workers", slows_workers}};
+constexpr Brings kBrings[] = {{"straggler", mostly_explains}, {"input_workers", slows_input}};
 
 }  // namespace
 

@@ -135,7 +135,8 @@ constexpr std::string_view kSymptoms[] = {
     "fast on local disk, slow on network storage",
     "GPU at 30 %",
 };
-constexpr Brings kBrings[] = {{"input_workers", explains_slow_input}};
+constexpr Brings kBrings[] = {{"input_workers", explains_slow_input},
+                              {"cold_cache", mostly_explains}};
 
 }  // namespace
 

@@ -1,8 +1,13 @@
 // Whole block devices that are in use, from /proc/diskstats; no partitions, since the device has
 // their sums.
 //
+// The read-ahead window beside it, from /sys/block, seldom: it is set by hand, if at all.
+//
 // Sectors are 512 bytes whatever the device's own are. The kernel prints its milliseconds as 32
 // bits: they wrap. Source: Linux Documentation/admin-guide/iostats.rst.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <string>
 #include <unordered_map>
@@ -36,6 +41,7 @@ constexpr std::array<Column, 10> kColumns = {{
 constexpr std::size_t kInFlight = 11;
 constexpr std::size_t kLeastFields = 14;
 constexpr std::size_t kMostFields = 20;
+constexpr int kReadAheadEvery = 20;  // ticks
 constexpr int kLookAgain = 20;  // ticks until an idle device is asked again whether it has a medium
 
 class HostDisk final : public Sampler {
@@ -65,6 +71,7 @@ class HostDisk final : public Sampler {
     bool whole = false;
     bool in_use = false;
     int look_at = 0;
+    int read_ahead_at = 0;
     std::array<Rising, kColumns.size()> counters;
   };
 
@@ -90,16 +97,29 @@ class HostDisk final : public Sampler {
     }
     if (const auto n = natural(fields[kInFlight]))
       sink.gauge(known.subject, "in_flight", *n, diskstats_.path());
+    if (have_sys_ && tick_ >= known.read_ahead_at) read_ahead(name, known, sink);
   }
 
-  // /sys/block lists whole devices only, with "!" for "/". On a recorded machine without it, a
+  void read_ahead(const std::string& name, Device& known, SampleSink& sink) const {
+    known.read_ahead_at = tick_ + kReadAheadEvery;
+    const std::string path = fmt::format("/sys/block/{}/queue/read_ahead_kb", entry_of(name));
+    const auto kib = host_.read_int(path);
+    if (kib && *kib >= 0 && *kib < (std::int64_t{1} << 40))
+      sink.gauge(known.subject, "read_ahead_bytes", *kib * kKiB, path);
+  }
+
+  // In /sys/block.
+  static std::string entry_of(std::string name) {
+    std::replace(name.begin(), name.end(), '/', '!');
+    return name;
+  }
+
+  // /sys/block lists whole devices only. On a recorded machine without it, a
   // partition is what continues the name of a device listed before it by a number ("sda1",
   // "nvme0n1p1").
   bool is_whole(const std::string& name) const {
     if (have_sys_) {
-      std::string entry = name;
-      for (char& c : entry) c = c == '/' ? '!' : c;
-      return host_.exists("/sys/block/" + entry);
+      return host_.exists("/sys/block/" + entry_of(name));
     }
     for (const auto& [other, device] : devices_) {
       if (!device.whole || other == name || !name.starts_with(other)) continue;

@@ -218,6 +218,26 @@ TEST_F(HostSamplersTest, DisksInUseAndNoPartitions) {
   EXPECT_EQ(value("disk/ram0", "reads"), std::nullopt);
 }
 
+TEST_F(HostSamplersTest, ADisksReadAheadIsReadSeldomAndNotWhereThereIsNone) {
+  put("/proc/diskstats",
+      " 8 0 sda 5 0 8 1 0 0 0 0 0 0 0\n 9 0 cciss/c0 5 0 8 1 0 0 0 0 0 0 0\n"
+      " 10 0 sdb 5 0 8 1 0 0 0 0 0 0 0\n");
+  put("/sys/block/sda/queue/read_ahead_kb", "8192\n");
+  put("/sys/block/cciss!c0/queue/read_ahead_kb", "128\n");
+  put("/sys/block/sdb/size", "100\n");
+  auto sampler = open(kHostDisk);
+  tick(*sampler);
+  EXPECT_EQ(value("disk/sda", "read_ahead_bytes"), 8192 * kKiB);
+  EXPECT_EQ(kind("disk/sda", "read_ahead_bytes"), SeriesKind::kGauge);
+  EXPECT_EQ(value("disk/cciss/c0", "read_ahead_bytes"), 128 * kKiB);
+  EXPECT_EQ(value("disk/sdb", "read_ahead_bytes"), std::nullopt);
+  put("/sys/block/sda/queue/read_ahead_kb", "16\n");
+  tick(*sampler);
+  EXPECT_EQ(value("disk/sda", "read_ahead_bytes"), 8192 * kKiB);
+  for (int i = 0; i < 20; ++i) tick(*sampler);
+  EXPECT_EQ(value("disk/sda", "read_ahead_bytes"), 16 * kKiB);
+}
+
 TEST_F(HostSamplersTest, ADiskThatIsReplacedOrWrapsGoesOnCounting) {
   put("/sys/block/sda/size", "100\n");
   put("/proc/diskstats", " 8 0 sda 100 0 800 4294967000 0 0 0 0 0 0 0\n");

@@ -23,7 +23,8 @@ class TieredCache : public Cache, public std::enable_shared_from_this<TieredCach
     });
   }
   void follow(std::shared_ptr<const NextUse> order) override { tiers().follow(std::move(order)); }
-  CacheCounters counters() const override { return tiers().counters(); }
+  CacheCounters counters() const override { return tiers().activity().counters; }
+  CacheActivity activity() const override { return tiers().activity(); }
   const CacheOptions& options() const override { return options_; }
 
   cache::Tiers& tiers() const {

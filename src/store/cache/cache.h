@@ -58,6 +58,7 @@ class Cache {
   virtual void follow(std::shared_ptr<const NextUse> order) = 0;
 
   virtual CacheCounters counters() const = 0;  // of this process
+  virtual CacheActivity activity() const = 0;  // the same, and more
   virtual const CacheOptions& options() const = 0;
 };
 

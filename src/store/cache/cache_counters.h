@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +40,13 @@ struct CacheCounters {
     (std::make_index_sequence<std::tuple_size_v<decltype(to)>>());
     return *this;
   }
+};
+
+// What one process's cache did, besides what the folder's file keeps of all.
+struct CacheActivity {
+  CacheCounters counters;
+  std::int64_t memory_bytes = 0;  // of hit_bytes: from memory
+  std::string trouble;            // why reads passed it by, as it was told last; empty: no trouble
 };
 
 }  // namespace bedplate::store

@@ -74,6 +74,8 @@ TEST_F(CacheTest, MemoryServesWhatIsReadAgainAndIsSharedByProcesses) {
   get(*cache->over(origin()), "a");
   EXPECT_TRUE(get(*cache->over(origin()), "a") == bytes);
   EXPECT_EQ(cache->counters().memory_hits, 4);
+  EXPECT_EQ(cache->activity().memory_bytes, std::ssize(bytes));
+  EXPECT_EQ(cache->activity().trouble, "");
   in_children(1, [&](int) {
     const auto other = Cache::open(two);
     if (get(*other->over(origin()), "a") != bytes || other->counters().memory_hits != 4)

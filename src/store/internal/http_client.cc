@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "os/per_process.h"
 #include "store/internal/http_transfer.h"
+#include "store/remote_counters.h"
 
 namespace bedplate::store {
 namespace {
@@ -188,34 +189,49 @@ class Performance {
   }
 
   void settle(HttpTransfer& transfer, const std::optional<HttpFailure>& failure) {
+    if (!failure || !goes_on(transfer, *failure)) count_read(transfer);
+  }
+
+  // Ranges of objects only: what looks, lists or writes is no read.
+  static void count_read(const HttpTransfer& transfer) {
+    const HttpRequest& request = transfer.request();
+    if (request.into.empty() || transfer.began() == 0) return;
+    count_remote_read({.latency = real_clock().now() - transfer.began(),
+                       .bytes = std::ssize(request.into),
+                       .attempts = request.answer.attempts,
+                       .end = request.error ? RemoteRead::End::kFailed : RemoteRead::End::kWell});
+  }
+
+  // False: the request has its error.
+  bool goes_on(HttpTransfer& transfer, const HttpFailure& failure) {
     HttpRequest& request = transfer.request();
-    if (!failure) return;
     const bool repeatable = request.repeat == HttpRequest::Repeat::kAlways;
-    const bool again = failure->again == HttpFailure::Again::kAlways ||
-                       (failure->again == HttpFailure::Again::kIfRepeatable && repeatable);
+    const bool again = failure.again == HttpFailure::Again::kAlways ||
+                       (failure.again == HttpFailure::Again::kIfRepeatable && repeatable);
     if (!again || request.answer.attempts > policy_.retries) {
-      request.error = transfer.error(*failure);
-      return;
+      request.error = transfer.error(failure);
+      return false;
     }
-    const Nanos asked = failure->retry_after.value_or(0);
+    const Nanos asked = failure.retry_after.value_or(0);
     if (asked > policy_.longest_pause) {
       request.error =
           transfer.error({Code::kUnavailable,
                           fmt::format("{}, and asks to come back in {}, later than the {} that "
                                       "are waited at most",
-                                      failure->reason, human_duration(asked),
+                                      failure.reason, human_duration(asked),
                                       human_duration(policy_.longest_pause))});
-      return;
+      return false;
     }
     const Nanos pause = std::max(asked, random_pause(request.answer.attempts));
     if (pause >= deadline_.left()) {
       request.error =
           transfer.error({Code::kTimeout,
                           fmt::format("{}; the deadline comes before the next attempt, {} from now",
-                                      failure->reason, human_duration(pause))});
-      return;
+                                      failure.reason, human_duration(pause))});
+      return false;
     }
-    waiting_.push_back({&transfer, real_clock().now() + pause, failure->reason});
+    waiting_.push_back({&transfer, real_clock().now() + pause, failure.reason});
+    return true;
   }
 
   // "Full jitter": M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
@@ -255,6 +271,7 @@ class Performance {
             : fmt::format("the deadline passed while {} was waited for", host_of(request.url));
     if (!last_failure.empty()) reason += fmt::format(" (before: {})", last_failure);
     transfer.request().error = transfer.error({Code::kTimeout, std::move(reason)});
+    count_read(transfer);
   }
 
   const RetryPolicy& policy_;

@@ -7,6 +7,7 @@
 
 #include "store/internal/http_fault_server.h"
 #include "store/internal/http_test_requests.h"
+#include "store/remote_counters.h"
 
 namespace bedplate::store {
 namespace {
@@ -32,6 +33,26 @@ TEST(HttpClient, ReadsManyRangesAtOnceOverFewConnections) {
   }
   EXPECT_EQ(server.requests("/a"), 80);
   EXPECT_LE(server.connections(), 8);
+}
+
+TEST(HttpClient, CountsReadsWithTheirRetriesAndNothingElse) {
+  HttpFaultServer server;
+  server.put("/a", numbered_bytes(1000));
+  server.fail("/a", {Fault::reset_after(400)});
+  const RemoteCounters before = remote_counters();
+  std::string into(600, '?');
+  HttpRequest again = get_range(server, "/a", 100, into);
+  run(again);
+  HttpRequest none = get_range(server, "/none", 0, into);
+  run(none);
+  EXPECT_NE(code(none), std::nullopt);
+  perform_one(get(server, "/a"), soon(), kQuick);  // a text is no range of an object
+  const RemoteCounters after = remote_counters();
+  EXPECT_EQ(after.reads - before.reads, 2);
+  EXPECT_EQ(after.failed - before.failed, 1);
+  EXPECT_EQ(after.bytes - before.bytes, 600);
+  EXPECT_EQ(after.retries - before.retries, 1);
+  EXPECT_GT(after.read_ns, before.read_ns);
 }
 
 TEST(HttpClient, CallsInTurnShareOneConnection) {

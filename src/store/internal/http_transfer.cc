@@ -60,6 +60,7 @@ void HttpTransfer::start(CURL* easy) {
   curl_message_[0] = '\0';
   request_.answer = {.attempts = request_.answer.attempts};
   last_progress_ = real_clock().now();
+  if (began_ == 0) began_ = last_progress_;
 
   set(easy, CURLOPT_URL, request_.url.c_str());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(this));

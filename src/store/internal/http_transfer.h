@@ -34,6 +34,7 @@ class HttpTransfer {
   HttpFailure stalled() const;
 
   HttpRequest& request() const { return request_; }
+  Nanos began() const { return began_; }  // the first attempt; 0: none yet
   Nanos stalls_at() const { return last_progress_ + policy_.attempt_timeout; }
   Error error(const HttpFailure& failure) const;
 
@@ -58,6 +59,7 @@ class HttpTransfer {
 
   HttpRequest& request_;
   const RetryPolicy& policy_;
+  Nanos began_ = 0;
   Nanos last_progress_ = 0;
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> sent_headers_{nullptr,
                                                                             &curl_slist_free_all};

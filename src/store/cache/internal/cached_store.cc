@@ -107,6 +107,7 @@ class ReadCall {
   std::set<BlockName> waited_;
   std::map<BlockName, std::uint32_t> to_promote_;
   CacheCounters counters_;
+  std::int64_t memory_bytes_ = 0;  // of the hits
 };
 
 CachedObject ReadCall::object_of(const Read& read) {
@@ -218,15 +219,19 @@ void ReadCall::run() {
   read_past();
   promote();
   tiers_.tell_positions(orders_);
-  tiers_.count(counters_);
+  tiers_.count(counters_, memory_bytes_);
 }
 
 void ReadCall::serve() {
   for (const auto& file : files_) {
     const std::int64_t before = counters_.hits;
+    const std::int64_t bytes_before = counters_.hit_bytes;
     file->read(pending_, deadline_, counters_);
     const bool memory = file->in_memory();
-    if (memory) counters_.memory_hits += counters_.hits - before;
+    if (memory) {
+      counters_.memory_hits += counters_.hits - before;
+      memory_bytes_ += counters_.hit_bytes - bytes_before;
+    }
     for (const Piece* piece : pending_) {
       if (piece->done && piece->used_before && !memory && files_.size() > 1)
         to_promote_.emplace(piece->name, piece->block_length);

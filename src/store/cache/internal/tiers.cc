@@ -83,7 +83,7 @@ std::shared_ptr<BlockFile> Tiers::open_tier(Tier& tier, std::int64_t block_bytes
     tier.file = std::move(file);
   } catch (const Error& error) {
     tier.try_again = now + options_.pause_after_failure;
-    ++total_.fill_failures;
+    ++total_.counters.fill_failures;
     ++unsaved_.fill_failures;
     warn(error);
   }
@@ -111,12 +111,13 @@ bool Tiers::may_fill() const {
 void Tiers::failed(const Error& error) {
   fill_again_ = real_clock().now() + options_.pause_after_failure;
   const std::lock_guard lock(mutex_);
-  ++total_.fill_failures;
+  ++total_.counters.fill_failures;
   ++unsaved_.fill_failures;
   warn(error);
 }
 
 void Tiers::warn(const Error& error) {
+  total_.trouble = error.what();
   bool& warned = warned_[static_cast<std::size_t>(error.code()) % warned_.size()];
   if (std::exchange(warned, true)) return;
   const std::string text = fmt::format(
@@ -157,10 +158,11 @@ void Tiers::tell_positions(const std::vector<std::shared_ptr<const NextUse>>& or
   }
 }
 
-void Tiers::count(const CacheCounters& more) {
+void Tiers::count(const CacheCounters& more, std::int64_t memory_bytes) {
   {
     const std::lock_guard lock(mutex_);
-    total_ += more;
+    total_.counters += more;
+    total_.memory_bytes += memory_bytes;
     unsaved_ += more;
   }
   const Nanos now = real_clock().now();
@@ -169,7 +171,7 @@ void Tiers::count(const CacheCounters& more) {
     flush(Deadline::after(10 * kMillisecond));
 }
 
-CacheCounters Tiers::counters() const {
+CacheActivity Tiers::activity() const {
   const std::lock_guard lock(mutex_);
   return total_;
 }

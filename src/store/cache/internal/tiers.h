@@ -38,8 +38,9 @@ class Tiers {
   std::vector<std::shared_ptr<const NextUse>> orders();
   void tell_positions(const std::vector<std::shared_ptr<const NextUse>>& orders);
 
-  void count(const CacheCounters& more);
-  CacheCounters counters() const;
+  // `memory_bytes`: of those that were hit.
+  void count(const CacheCounters& more, std::int64_t memory_bytes);
+  CacheActivity activity() const;
 
  private:
   struct Tier {
@@ -58,7 +59,8 @@ class Tiers {
   std::atomic<Nanos> fill_again_{0};
   std::vector<std::weak_ptr<const NextUse>> orders_;
   std::atomic<Nanos> told_{0};
-  CacheCounters total_, unsaved_;
+  CacheActivity total_;
+  CacheCounters unsaved_;
   std::atomic<Nanos> saved_{0};
   std::array<bool, 16> warned_{};
 };
