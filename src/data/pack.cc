@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/internal/pack_destination.h"
 #include "data/pack_record.h"
 #include "data/packed_index.h"
 #include "data/parallel.h"
@@ -20,49 +20,27 @@ namespace {
 
 using State = PackRecord::State;
 using End = PackReport::End;
-using store::IfExists;
 
 constexpr std::size_t kMostNamed = 100;  // bad samples
-constexpr std::int64_t kLeastShardBytes = 64 * kKiB;
-
-// "s3://bucket/a" for all spellings of it; links are followed.
-std::string canonical(const std::string& place) {
-  std::string out = place;
-  if (place.starts_with('/')) {
-    std::error_code error;
-    const auto path = std::filesystem::weakly_canonical(place, error);
-    if (!error) out = path.string();
-  }
-  while (out.ends_with('/')) out.pop_back();
-  return out + "/";
-}
-
-std::string_view suffix_of(Target target) { return target == Target::kPacked ? ".shard" : ".tar"; }
-
-// "000017.tar", and the index beside it: names that a pack gives.
-bool is_name_of_ours(std::string_view name) {
-  if (name.ends_with(kTarSidecarSuffix)) name.remove_suffix(kTarSidecarSuffix.size());
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const std::string_view rest = name.substr(digits);
-  return digits >= 6 && (rest == ".shard" || rest == ".tar");
-}
 
 class Packing {
  public:
   Packing(std::span<const std::string> urls, const std::string& destination,
           const PackOptions& options, const Watch& watch)
-      : urls_(urls), destination_(destination), options_(options), watch_(watch) {
-    check(options);
-    // With the slash it is a folder, whether it is there or not.
-    auto place = store::locate(destination.ends_with('/') ? destination : destination + "/",
-                               options.source.store);
-    prefix_ = place.key;
-    store_ = options.wrap_destination ? options.wrap_destination(place.store) : place.store;
+      : urls_(urls),
+        options_(options),
+        watch_(watch),
+        destination_(destination, {.target = options.target,
+                                   .existing = options.existing,
+                                   .timeout = options.source.timeout,
+                                   .store = options.source.store,
+                                   .wrap = options.wrap_destination}) {
+    check_shard_size(options.shard_bytes, options.shard_samples);
   }
 
   PackReport plan() {
     prepare();
-    if (report_.end != End::kNothingToDo) {
+    if (report_.end == End::kDone) {
       report_.end = End::kPlanned;
       for (const std::int64_t n : record_.planned) report_.samples += n;
     }
@@ -71,37 +49,23 @@ class Packing {
 
   PackReport run() {
     prepare();
-    if (report_.end == End::kNothingToDo) return std::move(report_);
-    begin_writing();
-    report_.abandoned = store_->remove_abandoned(prefix_, deadline());
+    if (report_.end != End::kDone) return std::move(report_);
+    destination_.begin(record_);
+    report_.abandoned = destination_.remove_abandoned();
     pack_missing();
     finish();
     return std::move(report_);
   }
 
  private:
-  Deadline deadline() const { return Deadline::after(options_.source.timeout); }
-  std::string key_of_name(std::string_view name) const {
-    return fmt::format("{}{}", prefix_, name);
-  }
   std::string name_of_shard(std::size_t shard) const {
-    const std::size_t digits = std::to_string(record_.planned.size() - 1).size();
-    return fmt::format("{:0{}}{}", shard, std::max<std::size_t>(6, digits),
-                       suffix_of(options_.target));
+    return destination_.name_of_shard(shard, record_.planned.size());
   }
-  bool overwrites() const { return options_.existing == PackOptions::Existing::kOverwrite; }
 
-  static void check(const PackOptions& options);
   // Before anything is written.
   void prepare();
-  void look_at_destination();
-  void refuse_overlaps(const SourceListing& listing) const;
-  void refuse_foreign_shards() const;
-  bool is_all_there() const;
   void make_plan();
   // Writing.
-  void begin_writing();
-  void put_record(State state, IfExists if_exists);
   void pack_missing();
   void take_found(std::size_t shard, const store::ObjectInfo& info);
   void make_shard(std::size_t shard, std::int64_t first, Progress& progress);
@@ -109,15 +73,10 @@ class Packing {
   void finish();
 
   const std::span<const std::string> urls_;
-  const std::string& destination_;
   const PackOptions& options_;
   const Watch& watch_;
-  std::shared_ptr<store::Store> store_;  // the destination, shared with its writers
-  std::string prefix_;                   // of the keys in it: empty, or ends in a slash
+  PackDestination destination_;
   std::unique_ptr<PackSource> source_;
-  std::optional<PackRecord> before_;  // that lies in the destination
-  // Objects in the destination by what follows the prefix: shards, and what is named like ours.
-  std::map<std::string, store::ObjectInfo> there_;
   PackRecord record_;
   PackReport report_;
   std::mutex mutex_;  // of what follows
@@ -125,15 +84,6 @@ class Packing {
   std::map<std::int64_t, std::string> bad_;
   std::atomic<std::int64_t> skipped_ = 0;
 };
-
-void Packing::check(const PackOptions& options) {
-  if (options.shard_samples < 0)
-    throw Error(Code::kInvalid, "shards cannot have {} samples", options.shard_samples);
-  if (options.shard_samples == 0 && options.shard_bytes < kLeastShardBytes)
-    throw Error(Code::kInvalid,
-                "shards of {} bytes are too small: at least {}, or a number of samples",
-                options.shard_bytes, human_bytes(kLeastShardBytes));
-}
 
 // The options that decide which bytes are made.
 std::vector<PackRecord::Option> options_of(const PackOptions& options, const std::string& kind) {
@@ -166,22 +116,27 @@ std::vector<PackRecord::Option> options_of(const PackOptions& options, const std
 
 void Packing::prepare() {
   const SourceListing listing = list_source(urls_, options_.source, watch_);
-  refuse_overlaps(listing);
-  look_at_destination();
+  report_.kind = listing.kind;
+  if (listing.kind == kParquet) {
+    report_.end = End::kForPython;
+    return;
+  }
+  destination_.refuse_overlaps(listing);
+  destination_.look();
   record_.options = options_of(options_, listing.kind);
   record_.source = {std::ssize(listing.objects), listing.bytes, listing.fingerprint};
-  report_.kind = listing.kind;
   report_.source_objects = record_.source.objects;
   report_.source_bytes = record_.source.bytes;
   report_.notes = listing.notes;
-  refuse_foreign_shards();
-  if (is_all_there()) {
+  destination_.refuse_what_is_not_ours(record_);
+  if (destination_.is_all_there()) {
+    const PackRecord& before = *destination_.before();
     report_.end = End::kNothingToDo;
-    report_.schema = before_->schema;
-    report_.classes = before_->classes;
-    report_.shards = std::ssize(before_->shards);
-    report_.skipped = before_->skipped;
-    for (const PackRecord::Shard& shard : before_->shards) {
+    report_.schema = before.schema;
+    report_.classes = before.classes;
+    report_.shards = std::ssize(before.shards);
+    report_.skipped = before.skipped;
+    for (const PackRecord::Shard& shard : before.shards) {
       report_.samples += shard.samples;
       report_.bytes += shard.bytes;
     }
@@ -192,80 +147,6 @@ void Packing::prepare() {
   source_ = open_source(listing, options_.target, source, watch_);
   for (std::string& note : source_->notes()) report_.notes.push_back(std::move(note));
   make_plan();
-}
-
-void Packing::look_at_destination() {
-  if (const auto info = store_->find(key_of_name(kPackRecordName), deadline())) {
-    try {
-      before_ = parse_pack_record(store::get(*store_, info->key, kGiB, deadline()));
-    } catch (const Error& error) {
-      if (!overwrites())
-        throw Error(error.code(), "{} in {} cannot be gone on with: {}; --overwrite begins anew",
-                    to_utf8(info->key), store_->url(), error.what());
-    }
-  }
-  store_->list(
-      prefix_,
-      [&](const store::ObjectInfo& info) {
-        std::string name = info.key.substr(prefix_.size());
-        if (is_name_of_ours(name) || format_of_shard(name) != nullptr)
-          there_.emplace(std::move(name), info);
-      },
-      deadline());
-}
-
-// Reading what is written, or removing what is read, ends badly.
-void Packing::refuse_overlaps(const SourceListing& listing) const {
-  const std::string target = canonical(fmt::format("{}/{}", store_->url(), prefix_));
-  for (const std::string& folder : listing.folders) {
-    if (target.starts_with(canonical(folder))) {
-      throw Error(Code::kInvalid,
-                  "the destination {} lies in the source {}: give one outside of it",
-                  to_utf8(destination_), to_utf8(folder));
-    }
-  }
-  for (const SourceObject& one : listing.objects) {
-    const std::string_view key = one.object.key;
-    const std::size_t name = key.rfind('/') + 1;
-    if (!is_name_of_ours(key.substr(name))) continue;
-    if (canonical(fmt::format("{}/{}", one.store->url(), key.substr(0, name))) == target) {
-      throw Error(Code::kInvalid, "{} lies in the destination {} under a name of its shards",
-                  to_utf8(key), to_utf8(destination_));
-    }
-  }
-}
-
-void Packing::refuse_foreign_shards() const {
-  for (const auto& [name, info] : there_) {
-    if (before_ && is_name_of_ours(name)) continue;
-    if (overwrites() && is_name_of_ours(name)) continue;
-    throw Error(Code::kExists, "{} holds {}, which no pack has made here: give an empty folder{}",
-                to_utf8(destination_), to_utf8(name),
-                is_name_of_ours(name) ? ", or --overwrite" : "");
-  }
-  if (!before_ || overwrites()) return;
-  if (const auto why = difference(*before_, record_)) {
-    throw Error(Code::kExists,
-                "{} holds another pack: {}; go on with what it was begun with, give another "
-                "folder, or --overwrite",
-                to_utf8(destination_), *why);
-  }
-}
-
-bool Packing::is_all_there() const {
-  if (!before_ || before_->state != State::kDone || overwrites()) return false;
-  bool all = true;
-  for (const PackRecord::Shard& shard : before_->shards) {
-    const auto found = there_.find(shard.name);
-    if (found == there_.end()) {
-      all = false;
-    } else if (found->second.size != shard.bytes) {
-      throw Error(Code::kCorrupt,
-                  "{} in {} has {} bytes, the pack had made {}: remove it, and it is made again",
-                  shard.name, to_utf8(destination_), found->second.size, shard.bytes);
-    }
-  }
-  return all;
 }
 
 void Packing::make_plan() {
@@ -294,32 +175,14 @@ void Packing::make_plan() {
   report_.schema = record_.schema;
   report_.classes = record_.classes;
   report_.shards = std::ssize(record_.planned);
-  if (before_ && !overwrites() && before_->state != State::kClearing &&
-      (before_->planned != record_.planned || before_->schema != record_.schema)) {
+  const auto& before = destination_.before();
+  if (before && !destination_.overwrites() && before->state != State::kClearing &&
+      (before->planned != record_.planned || before->schema != record_.schema)) {
     throw Error(Code::kExists,
                 "{} holds a pack of another Bedplate, which divides samples otherwise: give "
                 "another folder, or --overwrite",
-                to_utf8(destination_));
+                destination_.store().url());
   }
-}
-
-void Packing::put_record(State state, IfExists if_exists) {
-  record_.state = state;
-  store::put(*store_, key_of_name(kPackRecordName), to_json(record_), if_exists,
-             options_.source.timeout);
-}
-
-// From here on the destination is ours. What an earlier pack has made is removed before anything
-// else: no shard of it can be taken for one of this pack.
-void Packing::begin_writing() {
-  const bool clear = overwrites() || (before_ && before_->state == State::kClearing);
-  if (clear) {
-    put_record(State::kClearing, IfExists::kReplace);
-    for (const auto& [name, info] : there_) store_->remove(info.key, deadline());
-    there_.clear();
-  }
-  if (!before_ || clear)
-    put_record(State::kPacking, clear ? IfExists::kReplace : IfExists::kRefuse);
 }
 
 void Packing::pack_missing() {
@@ -330,11 +193,10 @@ void Packing::pack_missing() {
   for (std::size_t i = 0; i < record_.planned.size(); ++i) {
     firsts.push_back(samples);
     samples += record_.planned[i];
-    const auto found = there_.find(name_of_shard(i));
-    if (found == there_.end()) {
-      missing.push_back(i);
+    if (const store::ObjectInfo* found = destination_.find(name_of_shard(i))) {
+      take_found(i, *found);
     } else {
-      take_found(i, found->second);
+      missing.push_back(i);
     }
   }
   Progress progress(watch_, "packing", "samples", samples);
@@ -354,15 +216,17 @@ void Packing::pack_missing() {
 // samples were left out of it, only it knows.
 void Packing::take_found(std::size_t shard, const store::ObjectInfo& info) {
   const std::int64_t planned = record_.planned[shard];
+  store::Store& store = destination_.store();
+  const Deadline deadline = destination_.deadline();
   std::int64_t samples = planned;
   if (options_.target == Target::kPacked) {
-    samples = open_packed(*store_, info, CutOff::kRefuse, deadline())->samples();
+    samples = open_packed(store, info, CutOff::kRefuse, deadline)->samples();
   } else if (options_.most_bad > 0) {
-    samples = scan_tar(*store_, info, CutOff::kRefuse, deadline())->samples();
+    samples = scan_tar(store, info, CutOff::kRefuse, deadline)->samples();
   }
   if (samples > planned || (samples < planned && options_.most_bad == 0)) {
     throw Error(Code::kCorrupt, "{} in {} has {} samples where {} were planned{}",
-                to_utf8(info.key), store_->url(), samples, planned,
+                to_utf8(info.key), store.url(), samples, planned,
                 samples < planned ? "; --on-bad skip:N takes shards with samples left out" : "");
   }
   skipped_ += planned - samples;
@@ -376,7 +240,7 @@ void Packing::make_shard(std::size_t shard, std::int64_t first, Progress& progre
   if (options_.shuffle) shuffled.emplace(source_->samples(), key_of({*options_.shuffle}));
   const auto writer = make_shard_writer(
       options_.target, options_.target == Target::kPacked ? &source_->schema() : nullptr,
-      store_->create(key_of_name(name), IfExists::kRefuse, options_.source.timeout));
+      destination_.create(name));
   PieceReader reader(options_.source.timeout);
   std::vector<std::int64_t> numbers;  // of the samples in a window
   std::vector<std::size_t> begins;    // of their pieces
@@ -450,7 +314,7 @@ void Packing::finish() {
   if (report_.end == End::kStopped) return;
   record_.shards = made_;
   record_.skipped = skipped_;
-  put_record(State::kDone, IfExists::kReplace);
+  destination_.put(record_, State::kDone, store::IfExists::kReplace);
 }
 
 PackReport stopped(const Watch& watch, const std::function<PackReport()>& work) {
