@@ -264,6 +264,7 @@ nb::dict PyLoader::stats() {
   out["bytes"] = stats.bytes;
   out["make_ns"] = stats.make_ns;
   out["read_ns"] = stats.read_ns;
+  out["check_ns"] = stats.check_ns;
   out["decode_ns"] = stats.decode_ns;
   out["wait_ns"] = stats.wait_ns;
   out["idle_ns"] = stats.idle_ns;
@@ -306,6 +307,10 @@ nb::tuple remote_counters() {
 }  // namespace
 
 void bind_loader(nb::module_& module) {
+  module.def("block_shuffle", [](std::int64_t stored_bytes, std::int64_t samples) {
+    const data::BlockShuffle shuffle = data::block_shuffle(stored_bytes, samples);
+    return nb::make_tuple(shuffle.block, shuffle.window);
+  });
   nb::enum_<Arrays>(module, "Arrays").value("NUMPY", Arrays::kNumpy).value("TORCH", Arrays::kTorch);
   nb::class_<PyLoader>(module, "Loader")
       .def(nb::init<const nb::list&, const nb::dict&, const nb::dict&>())

@@ -58,6 +58,7 @@ NB_MODULE(_native, module) {
   module.attr("CorruptError") = nb::handle(corrupt_error);
   nb::register_exception_translator(translate);
   bind_dataset(module);
+  bind_import(module);
   bind_loader(module);
   bind_writer(module);
 }

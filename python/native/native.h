@@ -16,8 +16,27 @@ namespace bedplate::python {
 namespace nb = nanobind;
 
 void bind_dataset(nb::module_& module);
+void bind_import(nb::module_& module);
 void bind_loader(nb::module_& module);
 void bind_writer(nb::module_& module);
+
+// Contiguous bytes of any object with a buffer.
+class Bytes {
+ public:
+  explicit Bytes(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { PyBuffer_Release(&view_); }
+
+  std::span<const std::byte> get() const {
+    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
 
 // What Python gets arrays as.
 enum class Arrays { kNumpy, kTorch };

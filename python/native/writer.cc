@@ -19,24 +19,6 @@ namespace {
 
 using data::PackedWriter;
 
-// Contiguous bytes of any object with a buffer.
-class Bytes {
- public:
-  explicit Bytes(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
-  }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  ~Bytes() { PyBuffer_Release(&view_); }
-
-  std::span<const std::byte> get() const {
-    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
-  }
-
- private:
-  Py_buffer view_{};
-};
-
 class PyPackedWriter {
  public:
   PyPackedWriter(const std::string& url, const std::string& schema, const std::string& if_exists)

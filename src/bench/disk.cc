@@ -15,6 +15,7 @@
 #include "bench/scratch.h"
 #include "os/aligned_memory.h"
 #include "os/durable_file.h"
+#include "os/page_cache.h"
 
 namespace bedplate::bench {
 namespace {
@@ -60,11 +61,6 @@ os::UniqueFd opened_directly(const os::UniqueFd& file) {
   if (::pwrite(direct.get(), memory.get(), os::kDirectAlignment, 0) < 0 && errno == EINVAL)
     direct.reset();
   return direct;
-}
-
-void empty_cache(int fd) {
-  ::fsync(fd);  // what is dirty stays
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
 void reserve_space(const os::UniqueFd& file, std::int64_t size, const DiskOptions& options) {
@@ -136,7 +132,7 @@ DiskResult measure_disk(const DiskOptions& options) {
   result.filling = fill_by_threads(job);
   for (const DiskPhaseKind& kind : std::span(kPhases).first(phases)) {
     job.begun = std::exchange(job.done, job.done + step);
-    empty_cache(file.get());
+    os::drop_from_page_cache(file.get());
     if (job.page_cache == PageCache::kThrough && kind.order == Order::kRandom)
       ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);
     result.phases.push_back({kind.name, fio ? run_by_fio(job, kind) : run_by_threads(job, kind)});

@@ -29,7 +29,8 @@ std::string progress_text(const data::ProgressView& view, std::size_t columns) {
     std::string bar;
     for (std::size_t i = 0; i < kBar; ++i) bar += i < full ? "█" : "░";
     parts.push_back(fmt::format("{} {} {:.0f} %", view.phase, bar, share * 100));
-    parts.push_back(fmt::format("{} of {} {}", view.done, view.of, view.unit));
+    if (!view.unit.empty())
+      parts.push_back(fmt::format("{} of {} {}", view.done, view.of, view.unit));
   } else {
     parts.push_back(std::string(view.phase));
     parts.push_back(fmt::format("{} {}", view.done, view.unit));

@@ -26,6 +26,9 @@ TEST(ProgressText, SaysHowFarHowFastAndHowLongStill) {
   EXPECT_EQ(progress_text(view(7, 0), 200), "bedplate: packing · 7 samples · 717 KiB/s");
   EXPECT_EQ(progress_text(view(0, 100), 200),
             "bedplate: packing ░░░░░░░░░░░░░░░░░░░░ 0 % · 0 of 100 samples");
+  EXPECT_EQ(
+      progress_text({.phase = "reading", .done = 250, .of = 1000, .elapsed = 2 * kSecond}, 200),
+      "bedplate: reading █████░░░░░░░░░░░░░░░ 25 % · 6 s left");
 }
 
 TEST(ProgressText, FitsEveryTerminal) {

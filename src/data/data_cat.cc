@@ -1,9 +1,9 @@
 // data_cat [--format NAME] URL…: the samples of a data set, one JSON object a line, for tests that
 // compare them with what the formats' own programs read:
 //
-//   {"key": "000017", "fields": [["tokens", "u16", [3], "", "01000200ff00"]]}
+//   {"key": "000017", "fields": [["tokens", "u16", [3], "", "AQACAP8A"]]}
 //
-// A field is its name, dtype, shape, encoding and bytes in hex. Exit 0, or 1 with a message.
+// A field is its name, dtype, shape, encoding and bytes in base64. Exit 0, or 1 with a message.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,15 +11,10 @@
 
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/json_values.h"
 
 namespace bedplate::data {
 namespace {
-
-std::string hex_of(std::span<const std::byte> bytes) {
-  std::string out;
-  for (const std::byte byte : bytes) out += fmt::format("{:02x}", std::to_integer<int>(byte));
-  return out;
-}
 
 void print_all(const Dataset& dataset) {
   for (std::int64_t i = 0; i < dataset.samples(); ++i) {
@@ -27,7 +22,8 @@ void print_all(const Dataset& dataset) {
     nlohmann::ordered_json fields = nlohmann::ordered_json::array();
     for (const Field& field : sample.fields) {
       fields.push_back(nlohmann::ordered_json::array(
-          {field.name, name(field.dtype), field.shape, field.encoding, hex_of(field.bytes)}));
+          {field.name, name(field.dtype), field.shape, field.encoding,
+           to_base64({reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()})}));
     }
     const nlohmann::ordered_json line = {{"key", sample.key}, {"fields", fields}};
     std::puts(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());

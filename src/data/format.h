@@ -20,6 +20,8 @@ struct ShardOptions {
   Nanos timeout = 600 * kSecond;  // for one shard; a tar without a sidecar is read whole
 };
 
+class ScannedIndex;
+
 struct Format {
   std::string_view name;     // "webdataset"
   std::string_view summary;  // one line for --help
@@ -39,6 +41,14 @@ struct Format {
   std::shared_ptr<const ShardIndex> (*open_folder)(const std::shared_ptr<store::Store>& store,
                                                    const std::string& prefix,
                                                    const ShardOptions& options) = nullptr;
+  // For formats whose shards have no index of their own: makes one by reading a shard through. It
+  // may be kept beside the shard (scanned_index.h), in a sidecar that begins with this magic.
+  std::shared_ptr<const ScannedIndex> (*scan)(const std::shared_ptr<store::Store>& store,
+                                              const store::ObjectInfo& shard,
+                                              const ShardOptions& options) = nullptr;
+  std::string_view sidecar_magic = {};
+  // Where the checksums of the samples come from: what a scan has made itself proves nothing.
+  enum class Checksums { kOfShard, kOfScan } checksums = Checksums::kOfShard;
 };
 std::span<const Format* const> all_formats();
 

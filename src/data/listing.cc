@@ -111,9 +111,19 @@ Listed list_files(store::Store& store, const std::string& prefix, Deadline deadl
 
 ListingMade write_listing(store::Store& store, const std::string& prefix, Deadline deadline) {
   const Listed listed = list_files(store, prefix, deadline);
-  auto object = store::put(store, prefix + std::string(kListingName), listed.table,
-                           store::IfExists::kReplace, deadline.left());
-  return {std::move(object), listed.files, listed.bytes};
+  const std::string key = prefix + std::string(kListingName);
+  auto object = store.find(key, deadline);
+  ListingMade out{.files = listed.files, .bytes = listed.bytes};
+  if (object) {
+    const bool same = object->size == std::ssize(listed.table) &&
+                      store::get(store, key, kMostListingBytes, deadline) == listed.table;
+    out.before = same ? ListingMade::Before::kTheSame : ListingMade::Before::kAnother;
+  }
+  out.object =
+      out.before == ListingMade::Before::kTheSame
+          ? *std::move(object)
+          : store::put(store, key, listed.table, store::IfExists::kReplace, deadline.left());
+  return out;
 }
 
 std::shared_ptr<const ShardIndex> open_listing(store::Store& store,

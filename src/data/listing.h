@@ -24,11 +24,13 @@ constexpr std::string_view kListingMagic = "BPFILES1";
 
 struct ListingMade {
   store::ObjectInfo object;
+  // What lay there before. The same is not written again.
+  enum class Before { kNothing, kTheSame, kAnother } before = Before::kNothing;
   std::int64_t files = 0;
   std::int64_t bytes = 0;
 };
-// Replaces a listing that is there. `prefix` is empty or ends in a slash. Error{kNotFound} when no
-// file is below it, kUnsupported when one has 4 GiB or more.
+// Replaces a listing that is there and is of other files. `prefix` is empty or ends in a slash.
+// Error{kNotFound} when no file is below it, kUnsupported when one has 4 GiB or more.
 ListingMade write_listing(store::Store& store, const std::string& prefix,
                           Deadline deadline = Deadline::after(3600 * kSecond));
 

@@ -313,6 +313,7 @@ LoaderStats Loader::Engine::stats() const {
   out.bytes = shared_.bytes;
   out.make_ns = shared_.make_ns;
   out.read_ns = shared_.read_ns;
+  out.check_ns = shared_.check_ns;
   out.decode_ns = shared_.decode_ns;
   out.skipped = shared_.skipped();
   out.refetched = shared_.refetched;

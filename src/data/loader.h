@@ -102,7 +102,8 @@ struct LoaderStats {
   std::int64_t bytes = 0;
   std::int64_t make_ns = 0;    // in loader threads, by wall time: all of making batches
   std::int64_t read_ns = 0;    // of that: waiting for stores
-  std::int64_t decode_ns = 0;  // in loader threads, by CPU time: checking, copying, decoding
+  std::int64_t check_ns = 0;   // of that: checksums, and reading anew what was bad
+  std::int64_t decode_ns = 0;  // in loader threads, by CPU time: copying and decoding
   std::int64_t wait_ns = 0;    // of the consumer for batches
   std::int64_t idle_ns = 0;    // of loader threads for the consumer
   std::int64_t skipped = 0;

@@ -163,6 +163,15 @@ DataFacts describe(std::span<const std::string> urls, const DatasetOptions& opti
   facts.most_in_shard = std::ranges::max(counts);
   take_sizes(*dataset, facts);  // opens all shards
   facts.index_bytes = dataset->memory_bytes();
+  facts.notes.assign(dataset->notes().begin(), dataset->notes().end());
+  for (const Dataset::Shard& shard : dataset->shards()) {
+    const SidecarState sidecar = state_of_sidecar(
+        {.store = shard.store, .object = shard.object, .folder = {}, .format = shard.format},
+        options.shard.timeout);
+    if (sidecar == SidecarState::kNone) continue;
+    ++facts.without_index;
+    if (sidecar == SidecarState::kFresh) ++facts.indexed;
+  }
 
   std::map<std::string, FieldFacts> fields;
   const std::int64_t step = std::max<std::int64_t>(1, (facts.samples + looks - 1) / looks);

@@ -51,9 +51,13 @@ struct DataFacts {
   std::int64_t shards = 0;
   std::vector<std::string> formats;
   std::int64_t samples = 0;
-  std::int64_t object_bytes = 0;  // of the shards
+  std::int64_t object_bytes = 0;  // of the shards, and of objects that hold samples for them
   std::uint64_t fingerprint = 0;
   std::int64_t index_bytes = 0;  // memory that the open data set takes
+  // Shards without an index of their own, and those of them with a fresh one beside them.
+  std::int64_t without_index = 0;
+  std::int64_t indexed = 0;
+  std::vector<std::string> notes;  // of the data set: a manifest that was passed over
   // Bytes of samples as they lie in the shards.
   std::int64_t sample_bytes = 0;
   std::int64_t least = 0;

@@ -2,70 +2,45 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/internal/pack_destination.h"
 #include "data/pack_record.h"
 #include "data/packed_index.h"
 #include "data/parallel.h"
 #include "data/permutation.h"
 #include "data/shard_writer.h"
 #include "data/tar_index.h"
-#include "os/durable_file.h"
 
 namespace bedplate::data {
 namespace {
 
 using State = PackRecord::State;
 using End = PackReport::End;
-using store::IfExists;
 
 constexpr std::size_t kMostNamed = 100;  // bad samples
-constexpr std::int64_t kLeastShardBytes = 64 * kKiB;
-// For a pack that was killed to come to its end.
-constexpr Nanos kLongestClaim = kSecond;
-
-// "s3://bucket/a" for all spellings of it; links are followed.
-std::string canonical(const std::string& place) {
-  std::string out = place;
-  if (place.starts_with('/')) {
-    std::error_code error;
-    const auto path = std::filesystem::weakly_canonical(place, error);
-    if (!error) out = path.string();
-  }
-  while (out.ends_with('/')) out.pop_back();
-  return out + "/";
-}
-
-std::string_view suffix_of(Target target) { return target == Target::kPacked ? ".shard" : ".tar"; }
-
-// "000017.tar", and the index beside it: names that a pack gives.
-bool is_name_of_ours(std::string_view name) {
-  if (name.ends_with(kTarSidecarSuffix)) name.remove_suffix(kTarSidecarSuffix.size());
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const std::string_view rest = name.substr(digits);
-  return digits >= 6 && (rest == ".shard" || rest == ".tar");
-}
 
 class Packing {
  public:
   Packing(std::span<const std::string> urls, const std::string& destination,
           const PackOptions& options, const Watch& watch)
-      : urls_(urls), destination_(destination), options_(options), watch_(watch) {
-    check(options);
-    // With the slash it is a folder, whether it is there or not.
-    auto place = store::locate(destination.ends_with('/') ? destination : destination + "/",
-                               options.source.store);
-    prefix_ = place.key;
-    store_ = options.wrap_destination ? options.wrap_destination(place.store) : place.store;
+      : urls_(urls),
+        options_(options),
+        watch_(watch),
+        destination_(destination, {.target = options.target,
+                                   .existing = options.existing,
+                                   .timeout = options.source.timeout,
+                                   .store = options.source.store,
+                                   .wrap = options.wrap_destination}) {
+    check_shard_size(options.shard_bytes, options.shard_samples);
   }
 
   PackReport plan() {
     prepare(look_at_source());
-    if (report_.end != End::kNothingToDo) {
+    if (report_.end == End::kDone) {
       report_.end = End::kPlanned;
       for (const std::int64_t n : record_.planned) report_.samples += n;
     }
@@ -74,78 +49,46 @@ class Packing {
 
   PackReport run() {
     const SourceListing listing = look_at_source();
-    claim_ = store_->claim(prefix_, Deadline::after(kLongestClaim));
+    if (listing.kind != kParquet) destination_.claim();
     prepare(listing);
-    if (report_.end == End::kNothingToDo) return std::move(report_);
-    begin_writing();
-    report_.abandoned = store_->remove_abandoned(prefix_, deadline());
+    if (report_.end != End::kDone) return std::move(report_);
+    record_.most_bad = options_.most_bad;
+    destination_.begin(record_);
+    report_.abandoned = destination_.remove_abandoned();
     pack_missing();
     finish();
     return std::move(report_);
   }
 
  private:
-  Deadline deadline() const { return Deadline::after(options_.source.timeout); }
-  std::string key_of_name(std::string_view name) const {
-    return fmt::format("{}{}", prefix_, name);
-  }
   std::string name_of_shard(std::size_t shard) const {
-    const std::size_t digits = std::to_string(record_.planned.size() - 1).size();
-    return fmt::format("{:0{}}{}", shard, std::max<std::size_t>(6, digits),
-                       suffix_of(options_.target));
+    return destination_.name_of_shard(shard, record_.planned.size());
   }
-  bool overwrites() const { return options_.existing == PackOptions::Existing::kOverwrite; }
 
-  static void check(const PackOptions& options);
   // Before anything is written.
   SourceListing look_at_source() const;
   void prepare(const SourceListing& listing);
-  void look_at_destination();
-  void refuse_overlaps(const SourceListing& listing) const;
-  void refuse_foreign_shards() const;
-  bool is_all_there() const;
   void make_plan();
   // Writing.
-  void begin_writing();
-  void put_record(State state, IfExists if_exists);
-  void check_still_ours();
   void pack_missing();
+  void refuse_left_out(std::int64_t skipped) const;
   void take_found(std::size_t shard, const store::ObjectInfo& info);
   void make_shard(std::size_t shard, std::int64_t first, Progress& progress);
-  store::ObjectInfo finish_shard(ShardWriter& writer);
-  Error has_appeared(std::size_t shard);
   void leave_out(std::int64_t sample, const Error& error);
   void finish();
 
   const std::span<const std::string> urls_;
-  const std::string& destination_;
   const PackOptions& options_;
   const Watch& watch_;
-  std::shared_ptr<store::Store> store_;  // the destination, shared with its writers
-  std::string prefix_;                   // of the keys in it: empty, or ends in a slash
-  std::unique_ptr<store::Claim> claim_;  // none: the store has no locks, only the record tells
+  PackDestination destination_;
   std::unique_ptr<PackSource> source_;
-  std::optional<PackRecord> before_;  // that lies in the destination
-  // Objects in the destination by what follows the prefix: shards, and what is named like ours.
-  std::map<std::string, store::ObjectInfo> there_;
   PackRecord record_;
   PackReport report_;
-  bool cleared_ = false;        // what an earlier pack had made
-  std::mutex mutex_;            // of what follows
-  std::string record_version_;  // of pack.json as this pack has put it
+  std::mutex mutex_;  // of what follows
   std::vector<PackRecord::Shard> made_;
   std::map<std::int64_t, std::string> bad_;
   std::atomic<std::int64_t> skipped_ = 0;
 };
-
-void Packing::check(const PackOptions& options) {
-  if (options.shard_samples < 0)
-    throw Error(Code::kInvalid, "shards cannot have {} samples", options.shard_samples);
-  if (options.shard_samples == 0 && options.shard_bytes < kLeastShardBytes)
-    throw Error(Code::kInvalid,
-                "shards of {} bytes are too small: at least {}, or a number of samples",
-                options.shard_bytes, human_bytes(kLeastShardBytes));
-}
 
 // The options that decide which bytes are made.
 std::vector<PackRecord::Option> options_of(const PackOptions& options, const std::string& kind) {
@@ -178,26 +121,32 @@ std::vector<PackRecord::Option> options_of(const PackOptions& options, const std
 
 SourceListing Packing::look_at_source() const {
   SourceListing listing = list_source(urls_, options_.source, watch_);
-  refuse_overlaps(listing);
+  if (listing.kind != kParquet) destination_.refuse_overlaps(listing);
   return listing;
 }
 
 void Packing::prepare(const SourceListing& listing) {
-  look_at_destination();
+  report_.kind = listing.kind;
+  if (listing.kind == kParquet) {
+    report_.end = End::kForPython;
+    return;
+  }
+  destination_.look();
   record_.options = options_of(options_, listing.kind);
   record_.source = {std::ssize(listing.objects), listing.bytes, listing.fingerprint};
-  report_.kind = listing.kind;
   report_.source_objects = record_.source.objects;
   report_.source_bytes = record_.source.bytes;
   report_.notes = listing.notes;
-  refuse_foreign_shards();
-  if (is_all_there()) {
+  destination_.refuse_what_is_not_ours(record_);
+  if (destination_.is_all_there()) {
+    const PackRecord& before = *destination_.before();
+    refuse_left_out(before.skipped);
     report_.end = End::kNothingToDo;
-    report_.schema = before_->schema;
-    report_.classes = before_->classes;
-    report_.shards = std::ssize(before_->shards);
-    report_.skipped = before_->skipped;
-    for (const PackRecord::Shard& shard : before_->shards) {
+    report_.schema = before.schema;
+    report_.classes = before.classes;
+    report_.shards = std::ssize(before.shards);
+    report_.skipped = before.skipped;
+    for (const PackRecord::Shard& shard : before.shards) {
       report_.samples += shard.samples;
       report_.bytes += shard.bytes;
     }
@@ -208,86 +157,6 @@ void Packing::prepare(const SourceListing& listing) {
   source_ = open_source(listing, options_.target, source, watch_);
   for (std::string& note : source_->notes()) report_.notes.push_back(std::move(note));
   make_plan();
-}
-
-void Packing::look_at_destination() {
-  if (const auto info = store_->find(key_of_name(kPackRecordName), deadline())) {
-    try {
-      before_ = parse_pack_record(store::get(*store_, info->key, kGiB, deadline()));
-    } catch (const Error& error) {
-      if (!overwrites())
-        throw Error(error.code(), "{} in {} cannot be gone on with: {}; --overwrite begins anew",
-                    to_utf8(info->key), store_->url(), error.what());
-    }
-  }
-  store_->list(
-      prefix_,
-      [&](const store::ObjectInfo& info) {
-        std::string name = info.key.substr(prefix_.size());
-        if (is_name_of_ours(name) || format_of_shard(name) != nullptr)
-          there_.emplace(std::move(name), info);
-      },
-      deadline());
-}
-
-// Reading what is written, or removing what is read, ends badly.
-void Packing::refuse_overlaps(const SourceListing& listing) const {
-  const std::string target = canonical(fmt::format("{}/{}", store_->url(), prefix_));
-  for (const std::string& folder : listing.folders) {
-    if (target.starts_with(canonical(folder))) {
-      throw Error(Code::kInvalid,
-                  "the destination {} lies in the source {}: give one outside of it",
-                  to_utf8(destination_), to_utf8(folder));
-    }
-  }
-  for (const SourceObject& one : listing.objects) {
-    const std::string_view key = one.object.key;
-    const std::size_t name = key.rfind('/') + 1;
-    if (!is_name_of_ours(key.substr(name))) continue;
-    if (canonical(fmt::format("{}/{}", one.store->url(), key.substr(0, name))) == target) {
-      throw Error(Code::kInvalid, "{} lies in the destination {} under a name of its shards",
-                  to_utf8(key), to_utf8(destination_));
-    }
-  }
-}
-
-void Packing::refuse_foreign_shards() const {
-  for (const auto& [name, info] : there_) {
-    if (before_ && is_name_of_ours(name)) continue;
-    if (overwrites() && is_name_of_ours(name)) continue;
-    throw Error(Code::kExists, "{} holds {}, which no pack has made here: give an empty folder{}",
-                to_utf8(destination_), to_utf8(name),
-                is_name_of_ours(name) ? ", or --overwrite" : "");
-  }
-  if (!before_ || overwrites()) return;
-  if (const auto why = difference(*before_, record_)) {
-    throw Error(Code::kExists,
-                "{} holds another pack: {}; go on with what it was begun with, give another "
-                "folder, or --overwrite",
-                to_utf8(destination_), *why);
-  }
-}
-
-bool Packing::is_all_there() const {
-  if (!before_ || before_->state != State::kDone || overwrites()) return false;
-  bool all = true;
-  for (const PackRecord::Shard& shard : before_->shards) {
-    const auto found = there_.find(shard.name);
-    if (found == there_.end()) {
-      all = false;
-    } else if (found->second.size != shard.bytes) {
-      throw Error(Code::kCorrupt,
-                  "{} in {} has {} bytes, the pack had made {}: remove it, and it is made again",
-                  shard.name, to_utf8(destination_), found->second.size, shard.bytes);
-    }
-  }
-  if (before_->skipped > options_.most_bad) {
-    throw Error(Code::kExists,
-                "{} holds a pack that has left {} bad samples out: --on-bad skip:{} takes it, "
-                "--overwrite begins anew",
-                to_utf8(destination_), before_->skipped, before_->skipped);
-  }
-  return all;
 }
 
 void Packing::make_plan() {
@@ -316,57 +185,14 @@ void Packing::make_plan() {
   report_.schema = record_.schema;
   report_.classes = record_.classes;
   report_.shards = std::ssize(record_.planned);
-  if (before_ && !overwrites() && before_->state != State::kClearing &&
-      (before_->planned != record_.planned || before_->schema != record_.schema)) {
+  const auto& before = destination_.before();
+  if (before && !destination_.overwrites() && before->state != State::kClearing &&
+      (before->planned != record_.planned || before->schema != record_.schema)) {
     throw Error(Code::kExists,
                 "{} holds a pack of another Bedplate, which divides samples otherwise: give "
                 "another folder, or --overwrite",
-                to_utf8(destination_));
+                destination_.store().url());
   }
-}
-
-void Packing::put_record(State state, IfExists if_exists) {
-  record_.state = state;
-  record_version_ = store::put(*store_, key_of_name(kPackRecordName), to_json(record_), if_exists,
-                               options_.source.timeout)
-                        .version;
-}
-
-// From here on the destination is ours. What an earlier pack has made is removed before anything
-// else: no shard of it can be taken for one of this pack.
-void Packing::begin_writing() {
-  cleared_ = overwrites() || (before_ && before_->state == State::kClearing);
-  record_.run = fmt::format("{:016x}", os::random_bits());
-  record_.most_bad = options_.most_bad;
-  if (before_ && !cleared_) record_.most_bad = std::max(record_.most_bad, before_->most_bad);
-  if (cleared_) {
-    put_record(State::kClearing, IfExists::kReplace);
-    for (const auto& [name, info] : there_) store_->remove(info.key, deadline());
-    there_.clear();
-  }
-  try {
-    put_record(State::kPacking, before_ || cleared_ ? IfExists::kReplace : IfExists::kRefuse);
-  } catch (const Error& error) {
-    if (error.code() != Code::kExists) throw;
-    throw Error(Code::kExists, "another pack has begun in {} meanwhile: wait for its end",
-                to_utf8(destination_));
-  }
-}
-
-// That no other pack has taken our place, where no lock keeps it from that.
-void Packing::check_still_ours() {
-  const auto info = store_->find(key_of_name(kPackRecordName), deadline());
-  std::string run;
-  if (info) {
-    const std::lock_guard lock(mutex_);
-    if (info->version == record_version_) return;
-  }
-  if (info) run = parse_pack_record(store::get(*store_, info->key, kGiB, deadline())).run;
-  if (run == record_.run) return;
-  throw Error(Code::kExists, "{} in {} is no more what this pack has written: {}",
-              to_utf8(key_of_name(kPackRecordName)), store_->url(),
-              info ? "another pack has taken its place, and this one ends"
-                   : "it was removed; the same call with --overwrite begins anew");
 }
 
 void Packing::pack_missing() {
@@ -377,20 +203,14 @@ void Packing::pack_missing() {
   for (std::size_t i = 0; i < record_.planned.size(); ++i) {
     firsts.push_back(samples);
     samples += record_.planned[i];
-    const auto found = there_.find(name_of_shard(i));
-    if (found == there_.end()) {
-      missing.push_back(i);
+    if (const store::ObjectInfo* found = destination_.find(name_of_shard(i))) {
+      take_found(i, *found);
     } else {
-      take_found(i, found->second);
+      missing.push_back(i);
     }
   }
   Progress progress(watch_, "packing", "samples", samples);
-  if (skipped_ > options_.most_bad) {
-    throw Error(Code::kExists,
-                "{} bad samples were left out of the shards in {} already: --on-bad skip:N with as "
-                "many goes on, --overwrite begins anew",
-                skipped_.load(), to_utf8(destination_));
-  }
+  refuse_left_out(skipped_);
   try {
     std::int64_t found = samples;
     for (const std::size_t i : missing) found -= record_.planned[i];
@@ -400,7 +220,7 @@ void Packing::pack_missing() {
         make_shard(missing[i], firsts[missing[i]], progress);
       } catch (const Error& error) {
         if (error.code() != Code::kExists) throw;
-        throw has_appeared(missing[i]);
+        throw destination_.has_appeared(name_of_shard(missing[i]), record_);
       }
     });
   } catch (const Error&) {
@@ -409,21 +229,33 @@ void Packing::pack_missing() {
   }
 }
 
+// What was left out of shards that are there must be no more than what may be.
+void Packing::refuse_left_out(std::int64_t skipped) const {
+  if (skipped <= options_.most_bad) return;
+  throw Error(Code::kExists,
+              "{} bad samples were left out of the shards in {} already: --on-bad skip:{} goes on "
+              "with them, --overwrite begins anew",
+              skipped, to_utf8(destination_.url()), skipped);
+}
+
 // A shard that was there when this run began. Whatever lies under its name was made whole; how many
 // samples were left out of it, only it knows.
 void Packing::take_found(std::size_t shard, const store::ObjectInfo& info) {
   const std::int64_t planned = record_.planned[shard];
+  store::Store& store = destination_.store();
+  const Deadline deadline = destination_.deadline();
   std::int64_t samples = planned;
-  if (before_ && before_->state == State::kDone) {
-    samples = before_->shards[shard].samples;
+  const auto& before = destination_.before();
+  if (before && before->state == PackRecord::State::kDone) {
+    samples = before->shards[shard].samples;
   } else if (options_.target == Target::kPacked) {
-    samples = open_packed(*store_, info, CutOff::kRefuse, deadline())->samples();
+    samples = open_packed(store, info, CutOff::kRefuse, deadline)->samples();
   } else if (record_.most_bad > 0) {
-    samples = scan_tar(*store_, info, CutOff::kRefuse, deadline())->samples();
+    samples = scan_tar(store, info, CutOff::kRefuse, deadline)->samples();
   }
   if (samples > planned || (samples < planned && options_.most_bad == 0)) {
     throw Error(Code::kCorrupt, "{} in {} has {} samples where {} were planned{}",
-                to_utf8(info.key), store_->url(), samples, planned,
+                to_utf8(info.key), store.url(), samples, planned,
                 samples < planned ? "; --on-bad skip:N takes shards with samples left out" : "");
   }
   skipped_ += planned - samples;
@@ -437,7 +269,7 @@ void Packing::make_shard(std::size_t shard, std::int64_t first, Progress& progre
   if (options_.shuffle) shuffled.emplace(source_->samples(), key_of({*options_.shuffle}));
   const auto writer = make_shard_writer(
       options_.target, options_.target == Target::kPacked ? &source_->schema() : nullptr,
-      store_->create(key_of_name(name), IfExists::kRefuse, options_.source.timeout));
+      destination_.create(name));
   PieceReader reader(options_.source.timeout);
   std::vector<std::int64_t> numbers;  // of the samples in a window
   std::vector<std::size_t> begins;    // of their pieces
@@ -479,47 +311,10 @@ void Packing::make_shard(std::size_t shard, std::int64_t first, Progress& progre
     progress.add(std::ssize(numbers), bytes);
   }
   const std::int64_t samples = writer->samples();
-  const store::ObjectInfo info = finish_shard(*writer);
+  const store::ObjectInfo info = destination_.finish([&] { return writer->finish(); });
   const std::lock_guard lock(mutex_);
   made_[shard] = {name, samples, info.size};
   ++report_.shards_made;
-}
-
-// Where no lock keeps others away, they are noticed: before, so that nothing of ours comes among
-// what is theirs, and after, since they may have begun in between.
-store::ObjectInfo Packing::finish_shard(ShardWriter& writer) {
-  if (claim_) return writer.finish();
-  check_still_ours();
-  const store::ObjectInfo info = writer.finish();
-  try {
-    check_still_ours();
-  } catch (const Error& error) {
-    const auto there = store_->find(info.key, deadline());
-    if (error.code() == Code::kExists && there && there->version == info.version)
-      store_->remove(info.key, deadline());
-    throw;
-  }
-  return info;
-}
-
-// A shard that was not there when this pack began: somebody else writes here. After what an earlier
-// pack had made was removed, it may be that very pack, whose shards are not ours: all is made
-// again.
-Error Packing::has_appeared(std::size_t shard) {
-  try {
-    check_still_ours();
-  } catch (const Error& error) {
-    return error;
-  }
-  if (cleared_) {
-    const std::lock_guard lock(mutex_);
-    put_record(State::kClearing, IfExists::kReplace);
-  }
-  return {
-      Code::kExists,
-      "{} has appeared in {} while this pack was at work: somebody else writes there; end that, "
-      "then the same call {}",
-      name_of_shard(shard), to_utf8(destination_), cleared_ ? "begins anew" : "goes on"};
 }
 
 // Throws it, unless it is to be skipped.
@@ -546,10 +341,9 @@ void Packing::finish() {
     report_.bytes += shard.bytes;
   }
   if (report_.end == End::kStopped) return;
-  check_still_ours();
   record_.shards = made_;
   record_.skipped = skipped_;
-  put_record(State::kDone, IfExists::kReplace);
+  destination_.end(record_);
 }
 
 PackReport stopped(const Watch& watch, const std::function<PackReport()>& work) {

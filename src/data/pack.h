@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/pack_record.h"
 #include "data/pack_source.h"
 #include "data/progress.h"
 
@@ -35,7 +36,8 @@ struct PackOptions {
   std::int64_t shard_samples = 0;             // instead, exactly; 0: by bytes
   std::optional<std::uint64_t> shuffle = {};  // seed; else in the order of the source
   std::int64_t most_bad = 0;                  // so many samples that cannot be read are left out
-  enum class Existing { kRefuse, kOverwrite } existing = Existing::kRefuse;
+  using Existing = ExistingPack;
+  Existing existing = Existing::kRefuse;
   // Around the destination's store; for faults.
   std::function<std::shared_ptr<store::Store>(std::shared_ptr<store::Store>)> wrap_destination = {};
 };
@@ -46,6 +48,7 @@ struct PackReport {
     kNothingToDo,  // it was done already
     kPlanned,      // only looked at, by plan_pack()
     kStopped,      // by Watch::stop; the same call goes on
+    kForPython,    // it is Parquet, which bedplate.data.import_parquet() reads; nothing was done
   } end = End::kDone;
   std::string kind;                  // of the source
   std::string schema;                // JSON; empty for tars

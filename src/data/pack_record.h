@@ -14,6 +14,9 @@ namespace bedplate::data {
 
 constexpr std::string_view kPackRecordName = "pack.json";
 
+// What becomes of a pack that lies where another one is to go.
+enum class ExistingPack { kRefuse, kOverwrite };
+
 struct PackRecord {
   enum class State {
     kClearing,  // what an earlier pack made is being removed

@@ -24,11 +24,12 @@ struct Kind {
   std::string_view name;
   std::array<std::string_view, 4> suffixes;  // of its files; empty: any
 };
-constexpr std::array<Kind, 6> kKinds = {{{"shards", {}},
+constexpr std::array<Kind, 7> kKinds = {{{"shards", {}},
                                          {"jsonl", {".jsonl", ".ndjson", ".json"}},
                                          {"text", {".txt", ".text", ".md"}},
                                          {"npy", {".npy"}},
                                          {"tokens", {".bin", ".tokens", ".tok", ".npy"}},
+                                         {kParquet, {".parquet", ".pq"}},
                                          {"files", {}}}};
 
 bool has_suffix(std::string_view name, const Kind& kind) {
@@ -135,6 +136,11 @@ bool is_compressed_source(std::string_view name) {
   name.remove_suffix(how->suffix.size());
   if (format_of_shard(name) != nullptr) return true;
   return std::ranges::any_of(kKinds, [&](const Kind& kind) { return has_suffix(name, kind); });
+}
+
+// What writers of Parquet leave beside its files: "_SUCCESS", "_delta_log/…".
+bool is_underlined(std::string_view name) {
+  return name.starts_with('_') || name.find("/_") != std::string_view::npos;
 }
 
 class Listing {
@@ -250,6 +256,16 @@ class Listing {
           }))
         return kind;
     }
+    const Kind& parquet = kind_of_name(kParquet);
+    const auto is_parquet = [&](const SourceObject& one) { return has_suffix(one.name, parquet); };
+    if (std::ranges::any_of(out_.objects, is_parquet)) {
+      if (all([&](const SourceObject& one) { return is_parquet(one) || is_underlined(one.name); }))
+        return parquet;
+      throw Error(Code::kInvalid,
+                  "{} hold Parquet beside other files: say which with --from parquet or --from "
+                  "files",
+                  fmt::join(urls_, ", "));
+    }
     const bool lone = out_.folders.empty();
     refuse_compressed(", or give --from files, which packs files as they are");
     if (lone && all([](const SourceObject& one) { return one.name.ends_with(".json"); })) {
@@ -287,8 +303,9 @@ class Listing {
     if (kind.name == "shards") {
       std::erase_if(out_.objects, [](const SourceObject& one) { return is_sidecar(one.name); });
     } else if (!out_.folders.empty() && !kind.suffixes.front().empty()) {
-      others = static_cast<std::int64_t>(std::erase_if(
-          out_.objects, [&](const SourceObject& one) { return !has_suffix(one.name, kind); }));
+      others = static_cast<std::int64_t>(std::erase_if(out_.objects, [&](const SourceObject& one) {
+        return !has_suffix(one.name, kind) || (kind.name == kParquet && is_underlined(one.name));
+      }));
     }
     if (hidden_ > 0) out_.notes.push_back(fmt::format("{} hidden files are passed over", hidden_));
     if (clutter_ > 0)
@@ -358,6 +375,8 @@ SourceListing list_source(std::span<const std::string> urls, const SourceOptions
 
 std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target target,
                                         const SourceOptions& options, const Watch& watch) {
+  if (listing.kind == kParquet)
+    throw Error(Code::kUnsupported, "Parquet is read by Python: python3 -m bedplate.data.parquet");
   if (options.schema && listing.kind != "jsonl" && listing.kind != "shards")
     throw Error(Code::kInvalid, "a schema is for JSON lines and for shards, not for {}",
                 listing.kind);

@@ -33,7 +33,8 @@ enum class Target {
 };
 
 struct SourceOptions {
-  // "files", "shards", "jsonl", "text", "tokens" or "npy"; empty: by the names that are there.
+  // "files", "shards", "jsonl", "text", "tokens", "npy" or "parquet"; empty: by the names that are
+  // there.
   std::string kind = {};
   // What is one sample: kName: files that share a name up to its first dot; kFile: each file;
   // kLine: each line of a text.
@@ -63,6 +64,9 @@ struct SourceOptions {
   // Around each store that is opened; for caches and faults.
   std::function<std::shared_ptr<store::Store>(std::shared_ptr<store::Store>)> wrap = {};
 };
+
+// The kind of source that is listed here and read by Python (import_rows.h), not by open_source().
+constexpr std::string_view kParquet = "parquet";
 
 struct SourceObject {
   std::shared_ptr<store::Store> store;  // shared by the objects of one URL

@@ -22,7 +22,7 @@ struct ProgressView {
   std::string_view phase;  // "packing"
   std::int64_t done = 0;   // of `of`
   std::int64_t of = 0;     // 0: nobody knows
-  std::string_view unit;   // "samples"
+  std::string_view unit;   // "samples"; empty: only the share means something
   std::int64_t bytes = 0;  // that went through
   Nanos elapsed = 0;       // in this phase
 };

@@ -1,5 +1,6 @@
 #include "data/source.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -21,6 +22,12 @@ std::array<Extent, 3> some_extents(const Dataset& dataset) {
 }
 
 }  // namespace
+
+BlockShuffle block_shuffle(std::int64_t stored_bytes, std::int64_t samples) {
+  const std::int64_t mean =
+      std::max<std::int64_t>(1, stored_bytes / std::max<std::int64_t>(1, samples));
+  return {std::max<std::int64_t>(1, 4 * kMiB / mean), std::max<std::int64_t>(1, kGiB / mean)};
+}
 
 Source::Source(std::vector<SourcePart> parts, SourceOptions options)
     : parts_(std::move(parts)), options_(options) {

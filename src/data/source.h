@@ -30,6 +30,14 @@ struct SourceOptions {
   std::int64_t epoch_samples = 0;
 };
 
+// The usual shuffle of `samples` that take so many bytes in their shards: 4 MiB of storage stay
+// together, and blocks of 1 GiB are mixed (docs/shuffle.md).
+struct BlockShuffle {
+  std::int64_t block = 1;
+  std::int64_t window = 1;
+};
+BlockShuffle block_shuffle(std::int64_t stored_bytes, std::int64_t samples);
+
 struct SourcePart {
   std::shared_ptr<const Dataset> dataset;  // shared with whoever else reads it
   double weight = 1;

@@ -1,11 +1,15 @@
 #include "data/verify.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "data/internal/sidecar_state.h"
+#include "data/manifest.h"
 #include "data/parallel.h"
 
 namespace bedplate::data {
@@ -24,7 +28,11 @@ struct Task {
 class Verifying {
  public:
   Verifying(std::vector<FoundShard> found, const VerifyOptions& options, const Watch& watch)
-      : found_(std::move(found)), options_(options), watch_(watch), indices_(found_.size()) {}
+      : found_(std::move(found)),
+        options_(options),
+        watch_(watch),
+        indices_(found_.size()),
+        samples_(found_.size()) {}
 
   VerifyReport run() {
     {
@@ -34,6 +42,7 @@ class Verifying {
         progress.add(1, 0);
       });
     }
+    check_manifests();
     std::int64_t samples = 0;
     for (const auto& index : indices_) samples += index ? index->samples() : 0;
     const std::vector<Task> tasks = make_tasks();
@@ -72,21 +81,51 @@ class Verifying {
     try {
       const SidecarState sidecar = state_of_sidecar(one, options_.dataset.shard.timeout);
       indices_[i] = open_found(one, options_.dataset.shard);
-      if (sidecar == SidecarState::kNone || sidecar == SidecarState::kOfATarNow) return;
-      // The scan has read it all; checksums that it made itself prove nothing.
-      const std::lock_guard lock(mutex_);
       const std::int64_t samples = indices_[i]->samples();
+      samples_[i] = samples;
+      const std::lock_guard lock(mutex_);
+      if (sidecar == SidecarState::kOfAnother)
+        report_.notes.push_back(url +
+                                ": its index is of another version of it; bedplate data index "
+                                "makes it anew");
+      const bool guarded =
+          one.format->checksums == Format::Checksums::kOfShard || sidecar == SidecarState::kFresh;
+      if (guarded) return;
+      // The scan has read it all; checksums that it made itself prove nothing.
       report_.samples += samples;
       report_.unchecked += samples;
       report_.bytes += one.object.size;
-      if (sidecar == SidecarState::kOfAnother)
-        report_.notes.push_back(url +
-                                ": its index is of another archive; bedplate data index "
-                                "makes it anew");
       indices_[i].reset();
     } catch (const Error& error) {
       add_bad(i, -1, 0, error.what());
     }
+  }
+
+  // A manifest is believed by whoever opens the folder: it must be right.
+  void check_manifests() {
+    KnownCounts known;
+    std::map<std::pair<store::Store*, std::string>, std::size_t> whole_folders;
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      const FoundShard& one = found_[i];
+      if (!one.folder) continue;
+      if (one.of_whole_folder) whole_folders.try_emplace({one.store.get(), *one.folder}, i);
+      const auto count = known.samples_of(*one.store, *one.folder, one.object, one.format->name,
+                                          Deadline::after(options_.dataset.shard.timeout));
+      if (!count || !samples_[i] || *count == *samples_[i]) continue;
+      add_bad(i, -1, 0,
+              fmt::format("it has {} samples, where the manifest of its folder says {}; bedplate "
+                          "data index writes it again",
+                          *samples_[i], *count));
+    }
+    for (const auto& [place, first] : whole_folders) {
+      try {
+        known.check_whole(*place.first, place.second);
+      } catch (const Error& error) {
+        const std::string folder = shard_url(*place.first, {.key = place.second});
+        bad_.push_back({first, {folder, -1, 0, error.what()}});
+      }
+    }
+    for (std::string& note : known.notes()) report_.notes.push_back(std::move(note));
   }
 
   std::vector<Task> make_tasks() const {
@@ -147,7 +186,8 @@ class Verifying {
   const Watch& watch_;
   // nullptr: not to be read.
   std::vector<std::shared_ptr<const ShardIndex>> indices_;
-  std::mutex mutex_;  // of what follows
+  std::vector<std::optional<std::int64_t>> samples_;  // of the shards that could be opened
+  std::mutex mutex_;                                  // of what follows
   std::vector<Found> bad_;
   VerifyReport report_;
 };

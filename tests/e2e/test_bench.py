@@ -249,6 +249,6 @@ def test_a_fio_that_fails_is_no_slow_disk(tmp_path):
 
 def test_progress_on_a_terminal(tmp_path, terminal):
     shown = terminal(BEDPLATE, "bench", "disk", "--size", "8MiB", "--seconds", "2", "--reserve", "0", "--engine", "threads")
-    shown.expect(b"%  sequential read")
+    shown.expect(b"bedplate: sequential read ")
     shown.expect(b"IOPS")
     assert shown.finish() == 0

@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tarfile
 import threading
 import time
+import zlib
 
 import pytest
 from conftest import needs_root
@@ -100,7 +102,7 @@ def test_tars_are_those_that_others_read_and_write(tmp_path):
     assert "kept" in ok("index", "tars", cwd=tmp_path)
     assert files(tmp_path / "tars").keys() == before.keys()
     assert files(tmp_path / "tars")["000000.tar.bpidx"] == before["000000.tar.bpidx"]
-    assert [one["made"] for one in json.loads(ok("index", "tars", "--again", "--json", cwd=tmp_path))["archives"]] == [True]
+    assert [one["made"] for one in json.loads(ok("index", "tars", "--again", "--json", cwd=tmp_path))["indexes"]] == [True]
 
 
 def test_numpy_arrays_go_in_and_come_out(tmp_path):
@@ -154,8 +156,15 @@ def test_numpy_arrays_go_in_and_come_out(tmp_path):
         (["cat", "whole", "--range", "4:3"], 2, "A:B"),
         (["cat", "whole", "--raw"], 2, "--field"),
         (["cat", "whole", "--field", "nope"], 2, "jpg"),
-        (["index", "whole/000000.shard"], 3, "neither folders nor archives"),
+        (["index", "whole/000000.shard"], 3, "neither folders nor tars"),
         (["stat", "whole", "--looks", "0"], 2, "--looks"),
+        (["bench", "whole", "--rank", "2", "--world-size", "2"], 2, "ranks count from 0"),
+        (["bench", "whole", "--decode", "big"], 2, "--decode big is no size"),
+        (["bench", "whole", "--decode", "224"], 2, "no picture to decode"),
+        (["bench", "whole", "--field", "png"], 2, "__key__, cls, jpg"),
+        (["bench", "whole", "--seconds", "0"], 2, "--seconds"),
+        (["bench", "whole", "--cold", "--epochs", "2"], 2, "only the first epoch is cold"),
+        (["bench", "in"], 3, "holds no shards"),
         (["vreify", "whole"], 2, "did you mean verify?"),
         ([], 2, "pack, ls, cat"),
         (["--hlep"], 2, "did you mean --help?"),
@@ -173,9 +182,80 @@ def test_a_mistake_is_answered_with_what_is_wrong(tmp_path, arguments, code, tex
     assert len(files(tmp_path / "in")) == 10
 
 
+def png(width, height) -> bytes:
+    """A grey picture."""
+    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(width)) for y in range(height))
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
+    )
+
+
+def test_bench_reads_what_a_loader_would(tmp_path):
+    (tmp_path / "in").mkdir()
+    for i in range(40):
+        (tmp_path / f"in/{i:02}.png").write_bytes(png(40 + i, 30))
+        (tmp_path / f"in/{i:02}.cls").write_text(str(i))
+    ok("pack", "in", "out", "--shard-samples", "16", cwd=tmp_path)
+
+    def bench(*arguments):
+        return json.loads(ok("bench", "out", "--seconds", "30", "--json", *arguments, cwd=tmp_path))
+
+    whole = bench("--batch-size", "8", "--epochs", "3")
+    assert (whole["samples"], whole["batches"], whole["epochs"]) == (120, 15, 3)
+    assert whole["dataset"] == {"samples": 40, "shards": 3, "formats": ["packed"]}
+    assert whole["samples_per_second"] == pytest.approx(120 / whole["seconds"])
+    assert whole["cpu_seconds"] > 0 and whole["peak_memory_bytes"] > 0 and whole["first_batch_seconds"] <= whole["seconds"]
+    assert set(whole["thread_seconds"]) == {"read", "check", "copy_and_decode", "wait_for_consumer"}
+    rank = bench("--batch-size", "5", "--epochs", "1", "--rank", "1", "--world-size", "4")
+    assert rank["samples"] == 10
+    one = bench("--epochs", "1", "--field", "cls", "--shuffle", "none")
+    assert one["options"]["fields"] == ["cls"]
+    cold = bench("--cold", "--batch-size", "8")
+    assert (cold["samples"], cold["epochs"], cold["options"]["files_dropped"]) == (40, 1, 3)
+    assert "page cache was emptied of 3 files" in data("bench", "out", "--cold", cwd=tmp_path).stderr.decode()
+    text = ok("bench", "out", "--epochs", "1", cwd=tmp_path)
+    for word in ("samples/s", "samples per CPU-second", "to the first batch", "waiting for the consumer"):
+        assert word in text
+    if re.search(rb"decode +on", bedplate("version", "--features", cwd=tmp_path).stdout):
+        decoded = bench("--epochs", "1", "--batch-size", "8", "--decode", "16x24")
+        assert decoded["options"]["decoded"] == ["png"] and decoded["samples"] == 40
+
+
+def test_ctrl_c_ends_a_bench(tmp_path):
+    pictures(tmp_path / "in")
+    ok("pack", "in", "out", cwd=tmp_path)
+    started = subprocess.Popen([BEDPLATE, "data", "bench", "out", "--seconds", "600"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def handles(number):
+        with open(f"/proc/{started.pid}/status") as status:
+            caught = re.search(r"SigCgt:\s*(\w+)", status.read())
+        return int(caught.group(1), 16) >> (number - 1) & 1
+
+    eventually(lambda: handles(signal.SIGINT), "its handler")
+    started.send_signal(signal.SIGINT)
+    finish(started)
+    assert started.returncode == -signal.SIGINT
+
+
+def test_an_index_of_loose_files_freezes_them(tmp_path):
+    pictures(tmp_path / "in", 3)
+    assert "loose files are read with format=files" in said("index", "in", cwd=tmp_path, code=3)
+    made = json.loads(ok("index", "in", "--format", "files", "--json", cwd=tmp_path))
+    assert made["listings"][0]["files"] == 6 and made["listings"][0]["listing"] == "made"
+    assert "listing kept" in ok("index", "in", cwd=tmp_path)
+    (tmp_path / "in/99999.jpg").write_bytes(b"later")
+    assert json.loads(ok("stat", "in", "--json", cwd=tmp_path))["samples"] == 6
+    assert "listing replaced" in ok("index", "in", cwd=tmp_path)
+    assert json.loads(ok("stat", "in", "--json", cwd=tmp_path))["samples"] == 7
+    (tmp_path / "in/99999.jpg").write_bytes(b"changed")
+    changed = data("verify", "in", cwd=tmp_path)
+    assert changed.returncode == 1 and "1 bad" in changed.stdout.decode()
+
+
 def test_help_of_a_family(tmp_path):
     family = ok("--help", cwd=tmp_path)
-    for name in ("pack", "ls", "cat", "stat", "verify", "index"):
+    for name in ("pack", "ls", "cat", "stat", "verify", "index", "bench"):
         assert re.search(rf"^  {name} +\S", family, re.M)
         text = ok(name, "--help", cwd=tmp_path)
         assert text.startswith(f"bedplate data {name}: ")
@@ -196,7 +276,7 @@ def completed(tmp_path, line: str) -> set:
 def test_completion_knows_families(tmp_path):
     (tmp_path / "completion").write_bytes(bedplate("completion", "bash", cwd=tmp_path).stdout)
     assert completed(tmp_path, "bedplate da") == {"data"}
-    assert completed(tmp_path, "bedplate data ") == {"pack", "ls", "cat", "stat", "verify", "index", "--help"}
+    assert completed(tmp_path, "bedplate data ") == {"pack", "ls", "cat", "stat", "verify", "index", "bench", "--help"}
     assert completed(tmp_path, "bedplate data v") == {"verify"}
     assert completed(tmp_path, "bedplate data pack --shu") == {"--shuffle"}
     assert completed(tmp_path, "bedplate data cat x --ra") == {"--range", "--raw"}

@@ -4,6 +4,7 @@ Beside each goes FOLDER/KIND.jsonl: a line with the set's shard, then the sample
 from the files.
 """
 
+import base64
 import importlib.util
 import json
 import pathlib
@@ -20,11 +21,11 @@ COUNT = 300
 
 def number(name, value):
     array = np.asarray(value)
-    return [name, DTYPES[array.dtype.name], list(array.shape), "", array.tobytes().hex()]
+    return [name, DTYPES[array.dtype.name], list(array.shape), "", base64.b64encode(array.tobytes()).decode()]
 
 
 def blob(name, value, dtype="bytes", encoding=""):
-    return [name, dtype, [len(value)], encoding, value.hex()]
+    return [name, dtype, [len(value)], encoding, base64.b64encode(value).decode()]
 
 
 def text(name, value, encoding=""):

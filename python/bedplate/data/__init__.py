@@ -34,6 +34,7 @@ from .fields import (
     pad,
     ragged,
 )
+from .importing import import_parquet
 from .loader import Loader
 from .mix import Mix
 from .writer import ShardWriter
@@ -51,6 +52,7 @@ __all__ = [
     "float32",
     "float64",
     "image",
+    "import_parquet",
     "int32",
     "int64",
     "npy",

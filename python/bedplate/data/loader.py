@@ -15,10 +15,6 @@ from .dataset import Dataset, parse_on_bad, seconds
 from .fields import Spec
 from .mix import Mix
 
-# Bytes of storage that stay together when blocks are shuffled, and of those that are mixed.
-_BLOCK_BYTES = 4 << 20
-_WINDOW_BYTES = 1 << 30
-
 _open_loaders: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _exiting = False
 # Seconds that the end of the process waits for a decode function.
@@ -243,8 +239,8 @@ class Loader:
         """Counters since the loader was made.
 
         batches, samples, bytes; make_ns (threads make batches), of that read_ns (they wait for
-        stores) and decode_ns (CPU time of checking, copying and decoding); idle_ns (threads wait for the consumer), wait_ns (the consumer waits
-        for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead.
+        stores) and check_ns (checksums); decode_ns (CPU time of copying and decoding); idle_ns
+        (threads wait for the consumer), wait_ns (the consumer waits for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead.
         """
         return dict(self._open().stats())
 
@@ -379,8 +375,7 @@ def _block_and_window(
         raise ValueError('shuffle is "block", "full", True or False, not %r' % (shuffle,))
     samples = sum(len(dataset) for dataset, _ in parts)
     stored = sum(shard["bytes"] for dataset, _ in parts for shard in dataset.shards())
-    mean = max(1, stored // max(1, samples))
-    block = max(1, _BLOCK_BYTES // mean)
+    block, usual_window = _native.block_shuffle(stored, samples)
     if window is not None:
         window = _whole("window", window, 1, 1 << 62)
-    return {"block": block, "window": max(1, _WINDOW_BYTES // mean) if window is None else window}
+    return {"block": block, "window": usual_window if window is None else window}

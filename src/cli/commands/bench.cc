@@ -1,6 +1,4 @@
 // bedplate bench: does this node's disk give what a job takes?
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
@@ -14,8 +12,8 @@
 #include "bench/need.h"
 #include "bench/render.h"
 #include "cli/command.h"
+#include "cli/data_options.h"
 #include "cli/output.h"
-#include "os/stop_signals.h"
 
 namespace bedplate::cli {
 namespace {
@@ -40,26 +38,18 @@ struct BenchOptions {
   bool has_bytes = false;
 };
 
-// One line at the bottom of a terminal, from the third second on.
-class Progress {
- public:
-  Progress() : able_(::isatty(STDERR_FILENO) == 1), begin_(real_clock().now()) {}
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  ~Progress() {
-    if (shown_) tell("\r\033[K");
-  }
-  void show(std::string_view phase, double share) {
-    if (!able_ || real_clock().now() - begin_ < 2 * kSecond) return;
-    tell(fmt::format("\r\033[K{:3.0f} %  {}", share * 100, to_utf8(phase)));
-    shown_ = true;
-  }
-
- private:
-  bool able_;
-  bool shown_ = false;
-  Nanos begin_;
-};
+bench::Watch watch_of(const Attended& attended) {
+  return {.stopped = [&attended] { return attended.watch().stopped(); },
+          .progress =
+              [&attended, begin = real_clock().now()](std::string_view what, double share) {
+                constexpr std::int64_t kWhole = 1000;
+                const std::string phase = to_utf8(what);
+                attended.watch().show({.phase = phase,
+                                       .done = std::llround(share * kWhole),
+                                       .of = kWhole,
+                                       .elapsed = real_clock().now() - begin});
+              }};
+}
 
 bench::Verdict verdict_of(BenchOptions& options, std::optional<bench::DatasetFacts>& facts) {
   bench::Verdict verdict;
@@ -79,17 +69,19 @@ bench::Verdict verdict_of(BenchOptions& options, std::optional<bench::DatasetFac
   return verdict;
 }
 
-int finish(const BenchOptions& options, const auto& result, const bench::Verdict& verdict) {
+int finish(const BenchOptions& options, const auto& result, const bench::Verdict& verdict,
+           Attended& attended) {
+  attended.hide_line();
   print(options.json ? bench::render_json(result, verdict) : bench::render_text(result, verdict));
   return verdict.fits() ? kExitFine : kExitFindings;
 }
 
-int disk(BenchOptions& options, const bench::Watch& watch) {
+int disk(BenchOptions& options, Attended& attended) {
   std::optional<bench::DatasetFacts> facts;
   bench::Verdict verdict = verdict_of(options, facts);
   bench::DiskOptions& how = options.disk;
   how.folder = options.path;
-  how.watch = watch;
+  how.watch = watch_of(attended);
   how.length = static_cast<Nanos>(options.seconds * 1e9);
   how.engine = options.engine == "fio"       ? bench::DiskEngine::kFio
                : options.engine == "threads" ? bench::DiskEngine::kThreads
@@ -104,15 +96,15 @@ int disk(BenchOptions& options, const bench::Watch& watch) {
         "each sample of the data set is a file of its own: `bedplate bench meta` with the same "
         "options judges their opening");
   }
-  return finish(options, result, verdict);
+  return finish(options, result, verdict, attended);
 }
 
-int meta(BenchOptions& options, const bench::Watch& watch) {
+int meta(BenchOptions& options, Attended& attended) {
   std::optional<bench::DatasetFacts> facts;
   bench::Verdict verdict = verdict_of(options, facts);
   bench::MetaOptions& how = options.meta;
   how.folder = options.path;
-  how.watch = watch;
+  how.watch = watch_of(attended);
   how.reserve = options.disk.reserve;
   if (options.shared) how.folders = bench::Folders::kShared;
   if (verdict.need && !options.has_bytes) how.bytes = std::llround(verdict.need->sample_bytes);
@@ -120,32 +112,19 @@ int meta(BenchOptions& options, const bench::Watch& watch) {
   if (verdict.need && !(facts && facts->lie == bench::DatasetFacts::Samples::kInShards))
     verdict.judgements.push_back(bench::judge_meta(*verdict.need, result));
   if (facts) {
-    const auto figures = bench::measure_dataset(options.dataset, result.threads,
-                                                static_cast<Nanos>(options.seconds * 1e9), watch);
+    const auto figures = bench::measure_dataset(
+        options.dataset, result.threads, static_cast<Nanos>(options.seconds * 1e9), how.watch);
     verdict.judgements.push_back(bench::judge_dataset(*verdict.need, figures, result.threads));
   }
-  return finish(options, result, verdict);
+  return finish(options, result, verdict, attended);
 }
 
 int run(BenchOptions& options) {
   if (!(options.seconds >= 0.01 && options.seconds <= 3600))
     throw Error(Code::kInvalid, "--seconds {}: give 0.01 to 3600", options.seconds);
-  os::StopSignals signals;
-  const auto measure = [&] {
-    Progress progress;
-    const bench::Watch watch{
-        .stopped = [&] { return signals.came() != 0; },
-        .progress = [&](std::string_view what, double share) { progress.show(what, share); }};
-    return options.what == "disk" ? disk(options, watch) : meta(options, watch);
-  };
-  try {
-    const int exit_code = measure();
-    signals.end_as_asked();
-    return exit_code;
-  } catch (...) {
-    signals.end_as_asked();
-    throw;
-  }
+  Attended attended;
+  return attended.run(
+      [&] { return options.what == "disk" ? disk(options, attended) : meta(options, attended); });
 }
 
 void add_size(CLI::App& app, const std::string& name, std::int64_t& into, const std::string& what) {

@@ -1,4 +1,4 @@
-// bedplate data index: the index of a tar, kept beside it.
+// bedplate data index: what lies beside shards and files so that they open at once.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
-#include "data/tar_sidecars.h"
+#include "data/sidecars.h"
 
 namespace bedplate::cli {
 namespace {
@@ -24,8 +24,22 @@ struct Options {
 std::string_view what_was_done(const data::SidecarMade& one) {
   if (!one.made) return "kept";
   if (one.before == SidecarState::kMissing) return "made";
-  return one.before == SidecarState::kOfAnother ? "replaced: it was of another archive, or damaged"
-                                                : "made again";
+  return one.before == SidecarState::kOfAnother
+             ? "replaced: it was of another version of it, or damaged"
+             : "made again";
+}
+
+std::string_view word_of(data::ListingMade::Before before) {
+  using Before = data::ListingMade::Before;
+  switch (before) {
+    case Before::kNothing:
+      return "made";
+    case Before::kTheSame:
+      return "kept";
+    case Before::kAnother:
+      break;
+  }
+  return "replaced";
 }
 
 int index(const Options& options) {
@@ -39,22 +53,32 @@ int index(const Options& options) {
                             .fresh = options.again ? Fresh::kMadeAgain : Fresh::kKept},
                            attended.watch());
     attended.hide_line();
-    nlohmann::ordered_json json = {{"archives", nlohmann::ordered_json::array()},
-                                   {"manifests", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json json = {{"indexes", nlohmann::ordered_json::array()},
+                                   {"manifests", nlohmann::ordered_json::array()},
+                                   {"listings", nlohmann::ordered_json::array()}};
     std::string text;
-    for (const data::SidecarMade& one : made.archives) {
-      text += fmt::format("{}: {} samples, {} of index, {}\n", one.archive, one.samples,
+    for (const data::SidecarMade& one : made.indexes) {
+      text += fmt::format("{}: {} samples, {} of index, {}\n", one.shard, one.samples,
                           human_bytes(static_cast<double>(one.bytes)), what_was_done(one));
-      json["archives"].push_back({{"archive", one.archive},
-                                  {"samples", one.samples},
-                                  {"index_bytes", one.bytes},
-                                  {"made", one.made}});
+      json["indexes"].push_back({{"shard", one.shard},
+                                 {"samples", one.samples},
+                                 {"index_bytes", one.bytes},
+                                 {"made", one.made}});
     }
     for (const data::ManifestOfFolder& one : made.manifests) {
       text += fmt::format("{}: {} samples in {} shards, manifest written\n", one.folder,
                           one.samples, one.shards);
       json["manifests"].push_back(
           {{"folder", one.folder}, {"shards", one.shards}, {"samples", one.samples}});
+    }
+    for (const auto& [folder, listing] : made.listings) {
+      const std::string_view done = word_of(listing.before);
+      text += fmt::format("{}: {} files with {}, listing {}\n", folder, listing.files,
+                          human_bytes(static_cast<double>(listing.bytes)), done);
+      json["listings"].push_back({{"folder", folder},
+                                  {"files", listing.files},
+                                  {"bytes", listing.bytes},
+                                  {"listing", done}});
     }
     print(options.json ? json.dump(1) + "\n" : text);
     return kExitFine;
@@ -74,10 +98,12 @@ std::function<int()> declare(CLI::App& app) {
 
 extern const Command kDataIndex = {
     .name = "data index",
-    .summary = "keep an index beside tars and a manifest in folders, so that they open at once",
+    .summary =
+        "keep beside tars, TFRecord files, folders and loose files what lets them open at once",
     .examples =
         "bedplate data index tars\n"
-        "bedplate data index tars/{000000..000000}.tar --again --json",
+        "bedplate data index tars/{000000..000000}.tar --again --json\n"
+        "bedplate data index pictures --format files  # freezes the list of loose files",
     .declare = declare,
 };
 

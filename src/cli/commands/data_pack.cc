@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
+#include "cli/python_module.h"
 #include "data/pack.h"
 
 namespace bedplate::cli {
@@ -86,6 +87,7 @@ std::string_view word_of(End end) {
     case End::kPlanned:
       return "planned";
     case End::kStopped:
+    case End::kForPython:
       break;
   }
   return "stopped";
@@ -128,9 +130,49 @@ std::string as_text(const PackReport& report, const std::string& destination) {
                          report.source_objects,
                          human_bytes(static_cast<double>(report.source_bytes)), report.kind);
     case End::kStopped:
+    case End::kForPython:
       break;
   }
   return "";
+}
+
+// The same command for the module that reads Parquet. Error{kInvalid} for options that it does not
+// have: they would be taken for heeded.
+std::vector<std::string> parquet_arguments(const Options& options) {
+  const auto& source = options.pack.source;
+  const std::pair<const char*, bool> others[] = {
+      {"--format webdataset", options.format != "packed"},
+      {"--sample", !options.sample.empty()},
+      {"--tokens", !options.tokens.empty()},
+      {"--length", source.length > 0},
+      {"--column", !source.column.empty()},
+      {"--keys", options.keys != "text"},
+      {"--shard-format", !source.shard_format.empty()},
+      {"--labels", !options.labels.empty()},
+      {"--exclude", !source.exclude.empty()},
+      {"--shuffle", options.shuffle.has_value()},
+      {"--on-bad", options.on_bad != "raise"}};
+  for (const auto& [name, given] : others) {
+    if (given)
+      throw Error(
+          Code::kInvalid,
+          "{} is not for Parquet, whose rows become packed shards as they are; what came of "
+          "it can be packed again",
+          name);
+  }
+  std::vector<std::string> out = {"--shard-bytes", options.shard_bytes, "--threads",
+                                  fmt::format("{}", threads_of(options.threads))};
+  if (options.pack.shard_samples > 0) {
+    out.insert(out.end(), {"--shard-samples", fmt::format("{}", options.pack.shard_samples)});
+  }
+  if (!options.schema.empty()) out.insert(out.end(), {"--schema", options.schema});
+  for (const std::string& fill : options.fill) out.insert(out.end(), {"--fill", fill});
+  if (options.overwrite) out.emplace_back("--overwrite");
+  if (options.dry_run) out.emplace_back("--dry-run");
+  if (options.json) out.emplace_back("--json");
+  out.emplace_back("--");
+  out.insert(out.end(), options.places.begin(), options.places.end());
+  return out;
 }
 
 void tell(const PackReport& report) {
@@ -140,30 +182,41 @@ void tell(const PackReport& report) {
     say(fmt::format("{} half-written files of a killed pack were removed", report.abandoned));
 }
 
+// No exit code: the source is what Python reads.
+constexpr int kForPython = -1;
+
+int pack_here(std::span<const std::string> sources, const std::string& destination,
+              const PackOptions& how, const Options& options, Attended& attended) {
+  const PackReport report = options.dry_run
+                                ? data::plan_pack(sources, destination, how, attended.watch())
+                                : data::pack(sources, destination, how, attended.watch());
+  attended.hide_line();
+  if (report.end == End::kForPython) return kForPython;
+  tell(report);
+  if (options.json) print(as_json(report, destination));
+  if (report.end == End::kStopped) {
+    say(report.shards > 0
+            ? fmt::format("stopped: {} of {} shards were made now; the same command goes on",
+                          report.shards_made, report.shards)
+            : "stopped before anything was written");
+  } else if (!options.json) {
+    print(as_text(report, destination));
+  }
+  return kExitFine;
+}
+
 int pack(const Options& options) {
   if (options.places.size() < 2)
     throw Error(Code::kInvalid, "pack takes what is to be packed, and where to: SRC… DST");
   const std::string& destination = options.places.back();
   const auto sources = std::span(options.places).first(options.places.size() - 1);
   const PackOptions how = pack_options(options);
-  Attended attended;
-  return attended.run([&] {
-    const PackReport report = options.dry_run
-                                  ? data::plan_pack(sources, destination, how, attended.watch())
-                                  : data::pack(sources, destination, how, attended.watch());
-    attended.hide_line();
-    tell(report);
-    if (options.json) print(as_json(report, destination));
-    if (report.end == End::kStopped) {
-      say(report.shards > 0
-              ? fmt::format("stopped: {} of {} shards were made now; the same command goes on",
-                            report.shards_made, report.shards)
-              : "stopped before anything was written");
-    } else if (!options.json) {
-      print(as_text(report, destination));
-    }
-    return kExitFine;
-  });
+  const int code = [&] {
+    Attended attended;
+    return attended.run([&] { return pack_here(sources, destination, how, options, attended); });
+  }();
+  if (code != kForPython) return code;
+  become_python({.name = "bedplate.data.parquet", .what = "Parquet"}, parquet_arguments(options));
 }
 
 std::function<int()> declare(CLI::App& app) {
@@ -179,8 +232,10 @@ std::function<int()> declare(CLI::App& app) {
                  "of the shards: packed (typed columns, a checksum a sample) or webdataset (tars)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"packed", "webdataset"}));
-  app.add_option("--from", source.kind,
-                 "what SRC is: files, shards, jsonl, text, tokens or npy; otherwise its names tell")
+  app.add_option(
+         "--from", source.kind,
+         "what SRC is: files, shards, jsonl, text, tokens, npy or parquet (read by the Python "
+         "package, with pyarrow); otherwise its names tell")
       ->type_name("KIND");
   app.add_option("--sample", options->sample,
                  "what one sample is: name (files that share a name up to its first dot), file, or "
@@ -215,7 +270,7 @@ std::function<int()> declare(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--fill", options->fill,
                  "JSON lines: what stands for a name that a line lacks or has as null, as in "
-                 "label=-1; may be repeated")
+                 "label=-1; Parquet: for null; may be repeated")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   app.add_option("--shard-format", source.shard_format,

@@ -61,6 +61,12 @@ std::string as_text(const data::DataFacts& facts) {
                           ? fmt::format("{}", facts.most_in_shard)
                           : fmt::format("{} to {}", facts.fewest_in_shard, facts.most_in_shard),
                       size(facts.index_bytes));
+  if (facts.without_index > 0) {
+    text += fmt::format(
+        "{} of {} shards that must be read through without one have a fresh index beside them{}\n",
+        facts.indexed, facts.without_index,
+        facts.indexed < facts.without_index ? "; bedplate data index makes the others" : "");
+  }
   if (facts.samples == 0) return text;
   text +=
       fmt::format("\nfields, by {} of the samples:\n",
@@ -96,6 +102,8 @@ std::string as_json(const data::DataFacts& facts) {
       {"bytes", facts.object_bytes},
       {"fingerprint", fmt::format("{:016x}", facts.fingerprint)},
       {"index_bytes", facts.index_bytes},
+      {"sidecars", {{"wanted", facts.without_index}, {"fresh", facts.indexed}}},
+      {"notes", facts.notes},
       {"samples_in_shard", {{"least", facts.fewest_in_shard}, {"most", facts.most_in_shard}}},
       {"sample_bytes",
        {{"all", facts.sample_bytes},
@@ -128,6 +136,7 @@ int stat(const Options& options) {
     const auto facts = data::describe(shard_urls(options.shards), {.format = options.shards.format},
                                       options.looks, attended.watch());
     attended.hide_line();
+    for (const std::string& note : facts.notes) say(note);
     print(options.json ? as_json(facts) : as_text(facts));
     return kExitFine;
   });

@@ -45,7 +45,7 @@ class Scan {
   Scan(store::Store& store, const store::ObjectInfo& info, Deadline deadline)
       : store_(store), info_(info), window_(store, info, deadline) {}
 
-  std::shared_ptr<const ShardIndex> run(CutOff cut_off) {
+  std::shared_ptr<const ScannedIndex> run(CutOff cut_off) {
     if (!records() && cut_off == CutOff::kRefuse) {
       throw error(
           Code::kCorrupt,
@@ -131,6 +131,12 @@ bool is_shard(std::string_view key) {
          is_number(parts[2]);
 }
 
+std::shared_ptr<const ScannedIndex> scan(const std::shared_ptr<store::Store>& store,
+                                         const store::ObjectInfo& shard,
+                                         const ShardOptions& options) {
+  return Scan(*store, shard, Deadline::after(options.timeout)).run(options.cut_off);
+}
+
 std::shared_ptr<const ShardIndex> open(const std::shared_ptr<store::Store>& store,
                                        const store::ObjectInfo& shard,
                                        const ShardOptions& options) {
@@ -147,6 +153,8 @@ extern const Format kTfRecord = {
     .summary = "TFRecord files; features of a tf.train.Example are fields, other records are one",
     .is_shard = is_shard,
     .open = open,
+    .scan = scan,
+    .sidecar_magic = kSidecarMagic,
 };
 
 }  // namespace bedplate::data

@@ -152,9 +152,7 @@ std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t
   shared_.collator().lay_out(share.count, std::move(slab), *batch);
   draw(epoch, share);
   place_in_memory(*batch);
-  const Nanos began = real_clock().now();
   read(in_order_);
-  shared_.read_ns += real_clock().now() - began;
   const Nanos began_cpu = thread_cpu_time();
   if (shared_.options().decode) {
     decode_by_caller(epoch_number, *batch);
@@ -218,6 +216,7 @@ void BatchMaker::place_in_memory(Batch& batch) {
 
 // Ascending: those of one store lie together.
 void BatchMaker::read(std::span<Item*> items) {
+  const Nanos began = real_clock().now();
   const Deadline deadline = Deadline::after(shared_.options().read_timeout);
   reads_.resize(std::max(reads_.size(), items.size()));
   store::ObjectInfo scratch;
@@ -241,6 +240,8 @@ void BatchMaker::read(std::span<Item*> items) {
     begin = end;
   }
   shared_.bytes += bytes;
+  const Nanos came = real_clock().now();
+  shared_.read_ns += came - began;
   for (std::size_t i = 0; i < items.size(); ++i) {
     items[i]->error = std::move(reads_[i].error);
     if (!items[i]->error) check(*items[i]);
@@ -251,6 +252,7 @@ void BatchMaker::read(std::span<Item*> items) {
       refetch(*items[i], 1);  // a cache never makes a read fail that would not fail without it
     }
   }
+  shared_.check_ns += real_clock().now() - came;
 }
 
 void BatchMaker::check(Item& item) const {

@@ -32,6 +32,7 @@ class LoaderShared {
   std::atomic<std::int64_t> bytes{0};
   std::atomic<std::int64_t> make_ns{0};
   std::atomic<std::int64_t> read_ns{0};
+  std::atomic<std::int64_t> check_ns{0};
   std::atomic<std::int64_t> decode_ns{0};
   std::atomic<std::int64_t> refetched{0};
   std::int64_t skipped() const;

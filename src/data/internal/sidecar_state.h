@@ -4,7 +4,7 @@
 #include <string>
 
 #include "data/internal/find_shards.h"
-#include "data/tar_sidecars.h"
+#include "data/sidecars.h"
 
 namespace bedplate::data {
 
