@@ -63,7 +63,7 @@ class Verifying {
  private:
   struct Found {
     std::size_t shard;
-    BadSample bad;
+    DamagedSample bad;
   };
 
   std::string url_of(std::size_t shard) const {

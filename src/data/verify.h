@@ -1,7 +1,7 @@
 // Reads every sample of shards and checks it.
 //
 //   const VerifyReport report = verify(urls, options, watch);
-//   for (const BadSample& bad : report.bad) …
+//   for (const DamagedSample& bad : report.bad) …
 //
 // Goes on after what is bad, to the end; throws only when a URL names nothing, or when it is
 // stopped (Watch::stop).
@@ -17,7 +17,7 @@
 
 namespace bedplate::data {
 
-struct BadSample {
+struct DamagedSample {
   std::string shard;         // URL
   std::int64_t sample = -1;  // of the shard; -1: the shard as a whole
   std::int64_t offset = 0;   // bytes, in the shard
@@ -35,7 +35,7 @@ struct VerifyReport {
   std::int64_t bytes = 0;      // of them
   std::int64_t unchecked = 0;  // samples among them that no checksum guards
   std::int64_t bad_samples = 0;
-  std::vector<BadSample> bad;      // in the order of the shards; the first ten thousand
+  std::vector<DamagedSample> bad;  // in the order of the shards; the first ten thousand
   std::vector<std::string> notes;  // what is worth knowing and not bad
 };
 

@@ -77,8 +77,8 @@ TEST_F(Verify, ADamagedShardDoesNotHideTheOthers) {
   write("out/000002.shard", "");
   const VerifyReport report = verify_all({"out/"});
   EXPECT_EQ(report.samples, 10);
-  EXPECT_THAT(report.bad, ElementsAre(Field(&BadSample::shard, HasSubstr("000001.shard")),
-                                      Field(&BadSample::shard, HasSubstr("000002.shard"))));
+  EXPECT_THAT(report.bad, ElementsAre(Field(&DamagedSample::shard, HasSubstr("000001.shard")),
+                                      Field(&DamagedSample::shard, HasSubstr("000002.shard"))));
   EXPECT_EQ(report.bad[0].sample, -1);
 }
 

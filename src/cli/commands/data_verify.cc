@@ -25,7 +25,7 @@ std::string as_json(const data::VerifyReport& report) {
       {"unchecked", report.unchecked}, {"bad_samples", report.bad_samples},
       {"notes", report.notes}};
   out["bad"] = nlohmann::ordered_json::array();
-  for (const data::BadSample& bad : report.bad) {
+  for (const data::DamagedSample& bad : report.bad) {
     nlohmann::ordered_json one = {{"shard", bad.shard}};
     if (bad.sample >= 0) {
       one["sample"] = bad.sample;
@@ -49,7 +49,7 @@ std::string verdict(const data::VerifyReport& report) {
 
 std::string as_text(const data::VerifyReport& report) {
   std::string text;
-  for (const data::BadSample& bad : report.bad) {
+  for (const data::DamagedSample& bad : report.bad) {
     text += bad.sample < 0 ? fmt::format("{}: {}\n", bad.shard, to_utf8(bad.what))
                            : fmt::format("{}: sample {}, from byte {} on: {}\n", bad.shard,
                                          bad.sample, bad.offset, to_utf8(bad.what));
