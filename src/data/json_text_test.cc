@@ -93,7 +93,8 @@ TEST(JsonText, EveryReaderSetsTheLimits) {
   const std::string record_begin =
       R"({"bedplate_pack":1,"state":"packing","options":{},"planned_samples":[1],)"
       R"("source":{"objects":1,"bytes":1,"fingerprint":"0"},"schema":)";
-  const std::string state_begin = R"({"version":1,"epoch":0,"consumed":0,"data":"0","more":)";
+  const std::string state_begin =
+      R"({"version":1,"epoch":0,"consumed":0,"data":"0000000000000000","more":)";
   const std::string schema_begin = R"({"columns":[{"name":"a","dtype":"u8"}],"more":)";
   EXPECT_NO_THROW(parse_pack_record(record_begin + "1}"));
   EXPECT_NO_THROW(LoaderState::from_json(state_begin + "1}"));

@@ -305,11 +305,12 @@ SourceOptions::Fill parse_fill(std::string_view text) {
     throw Error(Code::kInvalid, "'{}' fills nothing: it is written NAME=VALUE, as in label=-1",
                 to_utf8(text));
   const std::string_view value = text.substr(equals + 1);
-  Json json = Json::parse(value, nullptr, false);
+  const std::string name(text.substr(0, equals));
+  if (!Json::accept(value)) return {name, Json(to_utf8(value)).dump()};
+  const Json json = parse_json(value, fmt::format("what fills {}", to_utf8(name)));
   if (json.is_null())
     throw Error(Code::kInvalid, "'{}': null is what no column holds", to_utf8(text));
-  if (json.is_discarded()) json = to_utf8(value);
-  return {std::string(text.substr(0, equals)), json.dump()};
+  return {name, json.dump()};
 }
 
 std::unique_ptr<PackSource> open_lines_source(const SourceListing& listing, Target target,

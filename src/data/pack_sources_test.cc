@@ -328,7 +328,10 @@ TEST_F(PackSources, FillIsJsonOrElseText) {
   EXPECT_EQ(parse_fill("a=").value, "\"\"");
   EXPECT_EQ(parse_fill("a=b=c").value, "\"b=c\"");
   EXPECT_EQ(parse_fill("a=[1,2]").value, "[1,2]");
-  for (const char* wrong : {"a", "=3", "a=null"}) EXPECT_THROW(parse_fill(wrong), Error) << wrong;
+  const std::string deep = "a=" + std::string(60'000, '[') + std::string(60'000, ']');
+  for (const std::string& wrong : {std::string("a"), std::string("=3"), std::string("a=null"), deep,
+                                   std::string("a=18446744073709551616")})
+    EXPECT_THROW(parse_fill(wrong), Error) << wrong;
 }
 
 // --- names ----------------------------------------------------------------------------------
