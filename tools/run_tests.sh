@@ -59,6 +59,7 @@ pytests() {
 }
 
 suite layers tools/check_layers.py
+suite names tools/check_names.py
 suite headers tools/check_headers.sh
 suite format tools/check_format.sh
 suite c++ ctest --test-dir build/ci --output-on-failure -j "$(nproc)" --timeout 180 --repeat until-pass:2

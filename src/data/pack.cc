@@ -92,12 +92,12 @@ class Packing {
 
 // The options that decide which bytes are made.
 std::vector<PackRecord::Option> options_of(const PackOptions& options, const std::string& kind) {
-  const SourceOptions& source = options.source;
+  const PackSourceOptions& source = options.source;
   constexpr std::string_view kUnits[] = {"", "name", "file", "line"};
   constexpr std::string_view kKeys[] = {"text", "bytes", "none"};
   constexpr std::string_view kLabels[] = {"", "folder", "none"};
   std::vector<std::string> fill;
-  for (const SourceOptions::Fill& one : source.fill)
+  for (const PackSourceOptions::Fill& one : source.fill)
     fill.push_back(fmt::format("{}={}", one.name, one.value));
   return {
       {"--format", options.target == Target::kPacked ? "packed" : "webdataset"},
@@ -152,8 +152,8 @@ void Packing::prepare(const SourceListing& listing) {
     }
     return;
   }
-  SourceOptions source = options_.source;
-  if (options_.most_bad > 0) source.bad = SourceOptions::Bad::kSkipped;
+  PackSourceOptions source = options_.source;
+  if (options_.most_bad > 0) source.bad = PackSourceOptions::Bad::kSkipped;
   source_ = open_source(listing, options_.target, source, watch_);
   for (std::string& note : source_->notes()) report_.notes.push_back(std::move(note));
   make_plan();

@@ -31,7 +31,7 @@ namespace bedplate::data {
 
 struct PackOptions {
   Target target = Target::kPacked;
-  SourceOptions source = {};  // source.threads packs, too; source.store is for both ends
+  PackSourceOptions source = {};  // source.threads packs, too; source.store is for both ends
   std::int64_t shard_bytes = 256 * kMiB;      // about; a larger sample has a shard of its own
   std::int64_t shard_samples = 0;             // instead, exactly; 0: by bytes
   std::optional<std::uint64_t> shuffle = {};  // seed; else in the order of the source

@@ -84,7 +84,7 @@ std::string place_of(const SourceObject& one) {
   return fmt::format("{} in {}", to_utf8(one.object.key), one.store->url());
 }
 
-NpyHead head_of(const SourceObject& one, const SourceOptions& options) {
+NpyHead head_of(const SourceObject& one, const PackSourceOptions& options) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(one.object.size, kMostNpyHead)));
   try {
     store::read_exactly(*one.store,
@@ -106,7 +106,7 @@ struct TokenFile {
   std::int64_t bytes = 0;
 };
 
-TokenFile look_at_tokens(const SourceObject& one, const SourceOptions& options) {
+TokenFile look_at_tokens(const SourceObject& one, const PackSourceOptions& options) {
   if (!one.name.ends_with(".npy")) {
     if (!options.tokens)
       throw Error(Code::kInvalid,
@@ -133,7 +133,7 @@ TokenFile look_at_tokens(const SourceObject& one, const SourceOptions& options) 
 }
 
 std::unique_ptr<PackSource> open_tokens(const SourceListing& listing,
-                                        const SourceOptions& options) {
+                                        const PackSourceOptions& options) {
   std::vector<TokenFile> files(listing.objects.size());
   for_each_of(files.size(), std::max(4, options.threads),
               [&](std::size_t i) { files[i] = look_at_tokens(listing.objects[i], options); });
@@ -173,7 +173,8 @@ std::unique_ptr<PackSource> open_tokens(const SourceListing& listing,
   return source;
 }
 
-std::unique_ptr<PackSource> open_npy(const SourceListing& listing, const SourceOptions& options) {
+std::unique_ptr<PackSource> open_npy(const SourceListing& listing,
+                                     const PackSourceOptions& options) {
   std::vector<NpyHead> heads(listing.objects.size());
   for_each_of(heads.size(), std::max(4, options.threads),
               [&](std::size_t i) { heads[i] = head_of(listing.objects[i], options); });
@@ -217,7 +218,7 @@ std::unique_ptr<PackSource> open_npy(const SourceListing& listing, const SourceO
 }  // namespace
 
 std::unique_ptr<PackSource> open_arrays_source(const SourceListing& listing,
-                                               const SourceOptions& options) {
+                                               const PackSourceOptions& options) {
   return listing.kind == "tokens" ? open_tokens(listing, options) : open_npy(listing, options);
 }
 

@@ -14,7 +14,7 @@
 namespace bedplate::data {
 namespace {
 
-using Unit = SourceOptions::Unit;
+using Unit = PackSourceOptions::Unit;
 
 struct Name {
   std::string key;
@@ -72,7 +72,7 @@ struct Naming {
 
 class FilesSource : public PackSource {
  public:
-  FilesSource(const SourceListing& listing, Target target, const SourceOptions& options)
+  FilesSource(const SourceListing& listing, Target target, const PackSourceOptions& options)
       : objects_(listing.objects), target_(target), text_(listing.kind == "text") {
     group_ = !text_ && options.unit != Unit::kFile;
     for (std::size_t i = 0; i < objects_.size(); ++i) {
@@ -253,8 +253,8 @@ class FilesSource : public PackSource {
     return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
   }
 
-  bool wants_labels(const SourceListing& listing, const SourceOptions& options) {
-    using Labels = SourceOptions::Labels;
+  bool wants_labels(const SourceListing& listing, const PackSourceOptions& options) {
+    using Labels = PackSourceOptions::Labels;
     if (options.labels != Labels::kUsual) return options.labels == Labels::kFolder;
     // Folders of these names divide a set otherwise than into classes.
     constexpr std::string_view kParts[] = {"train", "training", "val",   "valid", "validation",
@@ -322,11 +322,11 @@ class FilesSource : public PackSource {
 
   // ------------------------------------------------------------------------------------------
 
-  void make_schema(const SourceOptions& options) {
+  void make_schema(const PackSourceOptions& options) {
     std::vector<Column> columns;
     if (auto key = key_column(options.keys)) columns.push_back(*std::move(key));
     for (std::int64_t i = 0; i < samples(); ++i) {
-      if (options.keys == SourceOptions::Keys::kText && !is_utf8(key_of_sample(i))) {
+      if (options.keys == PackSourceOptions::Keys::kText && !is_utf8(key_of_sample(i))) {
         throw Error(Code::kInvalid,
                     "the name of {} is no UTF-8 text; --keys bytes keeps such names, --keys none "
                     "leaves all names away",
@@ -363,7 +363,7 @@ class FilesSource : public PackSource {
 }  // namespace
 
 std::unique_ptr<PackSource> open_files_source(const SourceListing& listing, Target target,
-                                              const SourceOptions& options) {
+                                              const PackSourceOptions& options) {
   if (options.unit == Unit::kLine)
     throw Error(Code::kInvalid, "lines are samples of text (--from text), not of files");
   return std::make_unique<FilesSource>(listing, target, options);

@@ -26,7 +26,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 // What stands for a value that a line lacks.
 class Filling {
  public:
-  explicit Filling(std::span<const SourceOptions::Fill> fill) {
+  explicit Filling(std::span<const PackSourceOptions::Fill> fill) {
     for (const auto& [name, value] : fill) values_.emplace_back(name, parse_json(value));
   }
 
@@ -47,7 +47,7 @@ class Lines {
  public:
   enum class Empty { kKept, kLeftOut };
 
-  Lines(std::span<const SourceObject> objects, Empty empty, const SourceOptions& options,
+  Lines(std::span<const SourceObject> objects, Empty empty, const PackSourceOptions& options,
         const Watch& watch)
       : objects_(objects), empty_(empty) {
     std::vector<Chunk> chunks;
@@ -173,7 +173,7 @@ class Lines {
 
 class LinesSource : public PackSource {
  public:
-  LinesSource(const SourceListing& listing, Target target, const SourceOptions& options,
+  LinesSource(const SourceListing& listing, Target target, const PackSourceOptions& options,
               const Watch& watch)
       : objects_(listing.objects),
         target_(target),
@@ -246,7 +246,7 @@ class LinesSource : public PackSource {
 
  private:
   // Reads all lines once.
-  Schema typed(const SourceOptions& options, const Watch& watch) const {
+  Schema typed(const PackSourceOptions& options, const Watch& watch) const {
     std::vector<std::int64_t> begins{0};  // of batches
     std::int64_t bytes = 0;
     for (std::int64_t i = 0; i < samples(); ++i) {
@@ -271,13 +271,13 @@ class LinesSource : public PackSource {
           if (to_read[i].error) throw *to_read[i].error;
           Json object = parse_json(text_of(to_read[i].got));
           filling_.fill(object);
-          if (options.bad == SourceOptions::Bad::kSkipped && !object.is_object()) continue;
+          if (options.bad == PackSourceOptions::Bad::kSkipped && !object.is_object()) continue;
           typings[batch].add(object, name_of(sample));
         } catch (const Error& error) {
           const std::string_view why = error.what();
           const std::string where = name_of(sample);
           if (why.starts_with(where)) throw;
-          if (options.bad == SourceOptions::Bad::kSkipped) continue;  // met again, and counted
+          if (options.bad == PackSourceOptions::Bad::kSkipped) continue;  // met again, and counted
           throw Error(error.code(), "{}: {}", where, why);
         }
       }
@@ -299,7 +299,7 @@ class LinesSource : public PackSource {
 
 }  // namespace
 
-SourceOptions::Fill parse_fill(std::string_view text) {
+PackSourceOptions::Fill parse_fill(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
     throw Error(Code::kInvalid, "'{}' fills nothing: it is written NAME=VALUE, as in label=-1",
@@ -314,7 +314,8 @@ SourceOptions::Fill parse_fill(std::string_view text) {
 }
 
 std::unique_ptr<PackSource> open_lines_source(const SourceListing& listing, Target target,
-                                              const SourceOptions& options, const Watch& watch) {
+                                              const PackSourceOptions& options,
+                                              const Watch& watch) {
   return std::make_unique<LinesSource>(listing, target, options, watch);
 }
 

@@ -14,7 +14,8 @@ constexpr std::int64_t kLookedAt = 64;
 
 class ShardsSource : public PackSource {
  public:
-  ShardsSource(std::shared_ptr<const Dataset> dataset, Target target, const SourceOptions& options)
+  ShardsSource(std::shared_ptr<const Dataset> dataset, Target target,
+               const PackSourceOptions& options)
       : dataset_(std::move(dataset)), options_(options) {
     if (target == Target::kPacked) schema_ = make_schema();
   }
@@ -72,14 +73,14 @@ class ShardsSource : public PackSource {
   }
 
   const std::shared_ptr<const Dataset> dataset_;
-  const SourceOptions options_;
+  const PackSourceOptions options_;
   std::optional<Schema> schema_;
 };
 
 }  // namespace
 
 std::unique_ptr<PackSource> open_shards_source(const SourceListing& listing, Target target,
-                                               const SourceOptions& options) {
+                                               const PackSourceOptions& options) {
   auto dataset = Dataset::open(listing.shard_urls, {.format = options.shard_format,
                                                     .shard = {.timeout = options.timeout},
                                                     .store = options.store,

@@ -145,7 +145,7 @@ bool is_underlined(std::string_view name) {
 
 class Listing {
  public:
-  Listing(const SourceOptions& options, const Watch& watch)
+  Listing(const PackSourceOptions& options, const Watch& watch)
       : options_(options),
         progress_(watch, "looking at the source", "files"),
         excluded_(options.exclude) {}
@@ -234,7 +234,7 @@ class Listing {
 
   const Kind& told_kind() const {
     if (options_.tokens || options_.length > 0) return kind_of_name("tokens");
-    if (options_.unit == SourceOptions::Unit::kLine) return kind_of_name("text");
+    if (options_.unit == PackSourceOptions::Unit::kLine) return kind_of_name("text");
     const auto all = [&](auto is) { return std::ranges::all_of(out_.objects, is); };
     const auto is_shard = [](const SourceObject& one) {
       return format_of_shard(one.name) != nullptr;
@@ -317,7 +317,7 @@ class Listing {
     }
   }
 
-  const SourceOptions& options_;
+  const PackSourceOptions& options_;
   Progress progress_;
   std::map<std::string, std::shared_ptr<store::Store>> stores_;
   std::vector<std::string> urls_;
@@ -359,7 +359,7 @@ Column parse_column(std::string_view whole, std::string_view text) {
 
 }  // namespace
 
-SourceListing list_source(std::span<const std::string> urls, const SourceOptions& options,
+SourceListing list_source(std::span<const std::string> urls, const PackSourceOptions& options,
                           const Watch& watch) {
   if (urls.empty()) throw Error(Code::kInvalid, "nothing was named that is to be packed");
   if (!options.kind.empty()) kind_of_name(options.kind);
@@ -374,7 +374,7 @@ SourceListing list_source(std::span<const std::string> urls, const SourceOptions
 }
 
 std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target target,
-                                        const SourceOptions& options, const Watch& watch) {
+                                        const PackSourceOptions& options, const Watch& watch) {
   if (listing.kind == kParquet)
     throw Error(Code::kUnsupported, "Parquet is read by Python: python3 -m bedplate.data.parquet");
   if (options.schema && listing.kind != "jsonl" && listing.kind != "shards")
@@ -386,8 +386,8 @@ std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target tar
     throw Error(Code::kInvalid, "--tokens and --length are for files of tokens, not for {}",
                 listing.kind);
   const bool files = listing.kind == "files" ||
-                     (listing.kind == "text" && options.unit == SourceOptions::Unit::kFile);
-  if (options.labels == SourceOptions::Labels::kFolder && !files)
+                     (listing.kind == "text" && options.unit == PackSourceOptions::Unit::kFile);
+  if (options.labels == PackSourceOptions::Labels::kFolder && !files)
     throw Error(Code::kInvalid, "--labels folder is for loose files, not for {}", listing.kind);
   if (!options.fill.empty() && (listing.kind != "jsonl" || target == Target::kWebDataset))
     throw Error(Code::kInvalid, "--fill is for JSON lines that become packed shards{}",
@@ -396,15 +396,15 @@ std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target tar
   if (listing.kind == "npy" || listing.kind == "tokens")
     return open_arrays_source(listing, options);
   const bool lines = listing.kind == "jsonl" ||
-                     (listing.kind == "text" && options.unit != SourceOptions::Unit::kFile);
+                     (listing.kind == "text" && options.unit != PackSourceOptions::Unit::kFile);
   if (lines) return open_lines_source(listing, target, options, watch);
   return open_files_source(listing, target, options);
 }
 
-std::optional<Column> key_column(SourceOptions::Keys keys) {
-  if (keys == SourceOptions::Keys::kNone) return std::nullopt;
+std::optional<Column> key_column(PackSourceOptions::Keys keys) {
+  if (keys == PackSourceOptions::Keys::kNone) return std::nullopt;
   return Column{.name = std::string(kKeyColumn),
-                .dtype = keys == SourceOptions::Keys::kText ? Dtype::kUtf8 : Dtype::kBytes};
+                .dtype = keys == PackSourceOptions::Keys::kText ? Dtype::kUtf8 : Dtype::kBytes};
 }
 
 Schema parse_schema(std::string_view text) {

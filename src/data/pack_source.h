@@ -32,7 +32,7 @@ enum class Target {
   kWebDataset,  // members of a tar
 };
 
-struct SourceOptions {
+struct PackSourceOptions {
   // "files", "shards", "jsonl", "text", "tokens", "npy" or "parquet"; empty: by the names that are
   // there.
   std::string kind = {};
@@ -85,7 +85,7 @@ struct SourceListing {
 };
 
 // Error{kNotFound} when there is nothing, kInvalid when the kind cannot be told.
-SourceListing list_source(std::span<const std::string> urls, const SourceOptions& options,
+SourceListing list_source(std::span<const std::string> urls, const PackSourceOptions& options,
                           const Watch& watch);
 
 class PackSource {
@@ -114,28 +114,28 @@ class PackSource {
 };
 
 std::unique_ptr<PackSource> open_source(const SourceListing& listing, Target target,
-                                        const SourceOptions& options, const Watch& watch);
+                                        const PackSourceOptions& options, const Watch& watch);
 
 // The column that holds a sample's key in a packed shard.
 constexpr std::string_view kKeyColumn = "__key__";
 // The column that holds the number of its class, int64 or, in a tar, text.
 constexpr std::string_view kLabelColumn = "cls";
 // The column of keys; nullopt when keys are not kept.
-std::optional<Column> key_column(SourceOptions::Keys keys);
+std::optional<Column> key_column(PackSourceOptions::Keys keys);
 // Reads a schema as people write it: "tokens:u16[2048],text:utf8", with -1 for as many as there
 // are; or as JSON. Error{kInvalid}.
 Schema parse_schema(std::string_view text);
 // "label=-1", "text=none": JSON, or else text. Error{kInvalid}.
-SourceOptions::Fill parse_fill(std::string_view text);
+PackSourceOptions::Fill parse_fill(std::string_view text);
 
 // One for each kind.
 std::unique_ptr<PackSource> open_files_source(const SourceListing& listing, Target target,
-                                              const SourceOptions& options);
+                                              const PackSourceOptions& options);
 std::unique_ptr<PackSource> open_lines_source(const SourceListing& listing, Target target,
-                                              const SourceOptions& options, const Watch& watch);
+                                              const PackSourceOptions& options, const Watch& watch);
 std::unique_ptr<PackSource> open_arrays_source(const SourceListing& listing,
-                                               const SourceOptions& options);
+                                               const PackSourceOptions& options);
 std::unique_ptr<PackSource> open_shards_source(const SourceListing& listing, Target target,
-                                               const SourceOptions& options);
+                                               const PackSourceOptions& options);
 
 }  // namespace bedplate::data

@@ -24,8 +24,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Labels = SourceOptions::Labels;
-using Unit = SourceOptions::Unit;
+using Labels = PackSourceOptions::Labels;
+using Unit = PackSourceOptions::Unit;
 
 class PackSources : public PackTest {
  protected:

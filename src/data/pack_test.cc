@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
-using Unit = SourceOptions::Unit;
+using Unit = PackSourceOptions::Unit;
 namespace fs = std::filesystem;
 
 std::string field(const Sample& sample, std::string_view name) {
@@ -363,7 +363,7 @@ TEST_F(PackTest, NamesMayBeAnyBytes) {
   EXPECT_EQ(open("out-bytes")->get(2).key, "\xFF");
   EXPECT_THAT(refusal({"in"}, "packed"), HasSubstr("--keys bytes"));
   PackOptions options;
-  options.source.keys = SourceOptions::Keys::kBytes;
+  options.source.keys = PackSourceOptions::Keys::kBytes;
   pack_all({"in"}, "packed", options);
   EXPECT_EQ(field(open("packed")->get(2), "__key__"), "\xFF");
 }

@@ -48,9 +48,9 @@ std::int64_t most_bad(const std::string& text) {
 }
 
 PackOptions pack_options(const Options& given) {
-  using Unit = data::SourceOptions::Unit;
-  using Keys = data::SourceOptions::Keys;
-  using Labels = data::SourceOptions::Labels;
+  using Unit = data::PackSourceOptions::Unit;
+  using Keys = data::PackSourceOptions::Keys;
+  using Labels = data::PackSourceOptions::Labels;
   PackOptions out = given.pack;
   out.target = given.format == "packed" ? data::Target::kPacked : data::Target::kWebDataset;
   const auto shard_bytes = parse_size(given.shard_bytes);
