@@ -47,9 +47,9 @@ class FileSizeSignalHeld {
 
 }  // namespace
 
-// A step that is under way is not preempted when a sample is due: a sample may be a few milliseconds
-// late, since each carries its own time. It needs no permission; where it fails the thread stays as
-// it was.
+// A step that is under way is not preempted when a sample is due: a sample may be a few
+// milliseconds late, since each carries its own time. It needs no permission; where it fails the
+// thread stays as it was.
 void give_way() {
   constexpr sched_param kNone{};
   sched_setscheduler(0, SCHED_BATCH, &kNone);

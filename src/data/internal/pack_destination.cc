@@ -141,9 +141,7 @@ bool PackDestination::is_all_there() const {
   return all;
 }
 
-void PackDestination::claim() {
-  claim_ = store_->claim(prefix_, Deadline::after(kLongestClaim));
-}
+void PackDestination::claim() { claim_ = store_->claim(prefix_, Deadline::after(kLongestClaim)); }
 
 void PackDestination::put(PackRecord& record, State state, IfExists if_exists) {
   record.state = state;

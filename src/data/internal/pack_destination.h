@@ -8,11 +8,12 @@
 //   … to.create("000000.shard") … to.finish([&] { return writer.finish(); }) …
 //   to.end(record);
 //
-// Where the store has locks, claim() keeps other packs away. Where it has none they are noticed: the
-// record has an identity of its own for each run, which is looked at before and after each shard.
+// Where the store has locks, claim() keeps other packs away. Where it has none they are noticed:
+// the record has an identity of its own for each run, which is looked at before and after each
+// shard.
 //
-// One thread, but create(), finish() and has_appeared(), which any may call. Errors are those of the store, and those that are
-// named.
+// One thread, but create(), finish() and has_appeared(), which any may call. Errors are those of
+// the store, and those that are named.
 #pragma once
 
 #include <cstdint>
