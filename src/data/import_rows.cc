@@ -54,6 +54,7 @@ class RowImport::Impl {
     report_.notes = listing_.notes;
     report_.end = End::kPlanned;
     if (!destination_.is_all_there()) return;
+    destination_.release();
     report_.end = End::kNothingToDo;
     report_.schema = destination_.before()->schema;
     for (const PackRecord::Shard& shard : destination_.before()->shards) count(shard);

@@ -173,6 +173,7 @@ void PackDestination::begin(PackRecord& record) {
 void PackDestination::end(PackRecord& record) {
   check_still_ours();
   put(record, State::kDone, IfExists::kReplace);
+  release();
 }
 
 // That no other pack has taken our place, where no lock keeps it from that.

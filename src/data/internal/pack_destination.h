@@ -54,8 +54,9 @@ class PackDestination {
   void look();
   // Error{kExists} for shards that no pack has made here, and for another pack than `now`.
   void refuse_what_is_not_ours(const PackRecord& now) const;
-  // Error{kExists} when another pack is at work here.
+  // Error{kExists} when another pack is at work here. Until end(), release() or the destructor.
   void claim();
+  void release() { claim_.reset(); }
   // Whether the pack that made what is there ended, and all its shards are there. Error{kCorrupt}
   // when one has another size.
   bool is_all_there() const;
