@@ -33,6 +33,8 @@ def samples(folder):
 
 
 def shards(folder):
+    if not pathlib.Path(folder).exists():  # nothing was begun
+        return {}
     return {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir() if path.name != "pack.json"}
 
 

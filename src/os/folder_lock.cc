@@ -104,7 +104,9 @@ bool FolderLock::make_folders() {
       made_.push_back(*folder);
     } else if (is_refused(errno)) {
       return false;
-    } else if (errno != EEXIST && errno != ENOENT) {  // ENOENT: removed again by others
+    } else if (errno == ENOENT && !std::filesystem::exists(folder->parent_path(), error)) {
+      return true;  // removed again by others
+    } else if (errno != EEXIST) {
       throw errno_error(errno, "cannot make folder " + to_utf8(folder->native()));
     }
   }

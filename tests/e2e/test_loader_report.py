@@ -187,4 +187,4 @@ def test_why_a_cache_is_passed_by_is_said(tmp_path, far):
 
 def test_the_text_says_what_was_read_and_who_waited(tmp_path, shards):
     text = report(tmp_path, shards, text=True)
-    assert "DATA" in text and "2.4 k samples" in text and "waiting for the loop" in text, text
+    assert "DATA" in text and "2.40 k samples" in text and "waiting for the loop" in text, text
