@@ -98,8 +98,7 @@ std::function<int()> declare(CLI::App& app) {
 
 extern const Command kDataIndex = {
     .name = "data index",
-    .summary =
-        "keep beside shards and loose files what lets them open at once",
+    .summary = "keep beside shards and loose files what lets them open at once",
     .examples =
         "bedplate data index tars\n"
         "bedplate data index tars/{000000..000000}.tar --again --json\n"
