@@ -80,7 +80,11 @@ def _bpf_ns(pids):
     programs = {}
     for pid in pids:
         for info in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-            fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+            try:
+                text = info.read_text()
+            except FileNotFoundError:  # closed meanwhile; programs stay open
+                continue
+            fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
             if "run_time_ns" in fields:
                 programs[fields["prog_id"].strip()] = int(fields["run_time_ns"])
     return sum(programs.values())
