@@ -76,6 +76,7 @@ class Loader::Engine {
   ShareOptions share_options(std::int64_t samples, std::int64_t consumed) const;
   Share share_of_step(const Run& run, std::int64_t step) const;
   std::int64_t consumed(const Run& run) const;
+  bool worth_waking(const Run& run, Nanos of_a_batch) const;
   void add_thread();
   void work();
 
@@ -96,6 +97,9 @@ class Loader::Engine {
   std::int64_t idle_ns_ = 0;
   std::condition_variable ended_;
   int alive_ = 0;  // threads
+  // Batches that are made ahead now: more, up to ahead_, each time the consumer had to wait. Few
+  // that are used again and again stay in the processor's caches.
+  std::int64_t reach_ = 1;
   std::vector<std::thread> threads_;
 };
 
@@ -113,6 +117,7 @@ Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions optio
                                                         static_cast<double>(chosen.batch_size))});
   ahead_ = std::max<std::int64_t>(1, chosen.prefetch_bytes / batch_bytes);
   const auto threads = std::min<std::int64_t>(chosen.threads, ahead_);
+  reach_ = std::min(ahead_, threads + 1);
   pool_ = std::make_unique<SlabPool>(slab, static_cast<std::size_t>(ahead_ + 2));
   const auto& cache = shared_.source().dataset(0).cache();
   if (cache && !shared_.source().mixed()) {
@@ -229,7 +234,7 @@ void Loader::Engine::work() {
     const Nanos began = real_clock().now();
     room_.wait(lock, [&] {
       return stopping_ ||
-             (!run_->failed && run_->taken < run_->steps && run_->taken < run_->delivered + ahead_);
+             (!run_->failed && run_->taken < run_->steps && run_->taken < run_->delivered + reach_);
     });
     idle_ns_ += real_clock().now() - began;
     if (stopping_) return;
@@ -238,6 +243,7 @@ void Loader::Engine::work() {
     // To the cache a batch is behind us once it is being read.
     if (next_use_) next_use_->at(run->number, run->begin + (step + 1) * whole_step_ - 1);
     lock.unlock();
+    const Nanos started = real_clock().now();
     Run::Made made;
     try {
       made.batch = maker.make(run->epoch, run->number, share_of_step(*run, step), pool_->take());
@@ -247,7 +253,7 @@ void Loader::Engine::work() {
     lock.lock();
     if (made.failure) run->failed = true;  // what comes after it will not be asked for
     run->made.emplace(step, std::move(made));
-    const bool awaited = run == run_ && step == run->delivered;
+    const bool awaited = run == run_ && worth_waking(*run, real_clock().now() - started);
     // A run that was given up may die here with batches that a caller's decode function made: what
     // those hold may wait for locks of the caller's, so not under ours.
     lock.unlock();
@@ -255,6 +261,16 @@ void Loader::Engine::work() {
     run.reset();
     lock.lock();
   }
+}
+
+// Waking somebody costs as much as copying a few samples: where batches are made in no time, the
+// consumer sleeps until several are there, or all that can come.
+bool Loader::Engine::worth_waking(const Run& run, Nanos of_a_batch) const {
+  if (run.failed) return true;
+  const bool no_time = of_a_batch < 250 * kMicrosecond;
+  const std::int64_t wanted = no_time ? std::min<std::int64_t>(4, reach_) : 1;
+  const auto made = std::ssize(run.made);
+  return made >= wanted || made == run.steps - run.delivered;
 }
 
 std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wait) {
@@ -268,6 +284,10 @@ std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wa
     run.wanted = true;
     room_.notify_all();
   }
+  if (!run.made.contains(run.delivered) && reach_ < ahead_) {
+    reach_ = std::min(ahead_, 2 * reach_);
+    room_.notify_all();
+  }
   const bool there = ready_.wait_for(lock, std::chrono::nanoseconds(wait),
                                      [&] { return run.made.contains(run.delivered); });
   wait_ns_ += real_clock().now() - began;
@@ -279,7 +299,7 @@ std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wa
   ++batches_;
   // Where the consumer is the slower one, threads sleep until there is room for several batches:
   // else each batch would wake one of them.
-  const bool room = run.taken - run.delivered <= ahead_ - std::max<std::int64_t>(1, ahead_ / 4);
+  const bool room = run.taken - run.delivered <= reach_ - std::max<std::int64_t>(1, reach_ / 4);
   lock.unlock();
   if (room) room_.notify_one();
   return made.batch;
