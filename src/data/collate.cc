@@ -411,6 +411,12 @@ void Collator::finish(Batch& batch) const {
 
 std::size_t Collator::row_bytes(std::size_t column) const { return columns_[column].row_bytes; }
 
+std::string Collator::names() const {
+  std::vector<std::string> names;
+  for (const Column& column : columns_) names.push_back(to_utf8(column.name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 bool Collator::same_columns(const Collator& other) const {
   return std::ranges::equal(columns_, other.columns_, [](const Column& a, const Column& b) {
     return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.variable == b.variable;

@@ -66,6 +66,7 @@ class Collator {
   // The loader then reads into the rows themselves.
   bool whole_record(const ShardIndex& index) const;
   std::size_t row_bytes(std::size_t column) const;
+  std::string names() const;  // of the columns, for messages: "jpg, cls"
   // Names, types and shapes.
   bool same_columns(const Collator& other) const;
 

@@ -19,6 +19,7 @@ namespace bedplate::data {
 namespace {
 
 constexpr Nanos kForever = INT64_MAX / 4;
+constexpr Nanos kTogether = kMillisecond;  // that a batch lies there at most for others to come
 
 LoaderOptions checked(LoaderOptions options) {
   const auto refuse = [](std::string_view what, std::int64_t value, std::string_view must) {
@@ -100,6 +101,7 @@ class Loader::Engine {
   // Batches that are made ahead now: more, up to ahead_, each time the consumer had to wait. Few
   // that are used again and again stay in the processor's caches.
   std::int64_t reach_ = 1;
+  bool wake_for_each_ = false;  // the consumer waits for longer than several batches are worth
   std::vector<std::thread> threads_;
 };
 
@@ -266,7 +268,7 @@ void Loader::Engine::work() {
 // Waking somebody costs as much as copying a few samples: where batches are made in no time, the
 // consumer sleeps until several are there, or all that can come.
 bool Loader::Engine::worth_waking(const Run& run, Nanos of_a_batch) const {
-  if (run.failed) return true;
+  if (run.failed || wake_for_each_) return true;
   const bool no_time = of_a_batch < 250 * kMicrosecond;
   const std::int64_t wanted = no_time ? std::min<std::int64_t>(4, reach_) : 1;
   const auto made = std::ssize(run.made);
@@ -288,8 +290,13 @@ std::optional<std::shared_ptr<const Batch>> Loader::Engine::next_within(Nanos wa
     reach_ = std::min(ahead_, 2 * reach_);
     room_.notify_all();
   }
-  const bool there = ready_.wait_for(lock, std::chrono::nanoseconds(wait),
-                                     [&] { return run.made.contains(run.delivered); });
+  const auto is_made = [&] { return run.made.contains(run.delivered); };
+  bool there = ready_.wait_for(lock, std::chrono::nanoseconds(std::min(wait, kTogether)), is_made);
+  if (!there && wait > kTogether) {
+    wake_for_each_ = true;  // what was made in no time may be followed by what is not
+    there = ready_.wait_for(lock, std::chrono::nanoseconds(wait - kTogether), is_made);
+    wake_for_each_ = false;
+  }
   wait_ns_ += real_clock().now() - began;
   if (!there) return std::nullopt;
   const Run::Made made = run.made.at(run.delivered);

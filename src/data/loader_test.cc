@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <numeric>
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "data/packed_writer.h"
 #include "data/test_bytes.h"
@@ -229,6 +231,34 @@ TEST_F(LoaderOf, TheTailIsPaddedDroppedOrUneven) {
   EXPECT_THAT(sizes(Tail::kPad), ElementsAre(4, 4, 4));
   EXPECT_THAT(sizes(Tail::kDrop), ElementsAre(4, 4));
   EXPECT_THAT(sizes(Tail::kUneven), ElementsAre(4, 4, 2));
+}
+
+// Several batches are handed over together where they are made in no time; not when the next one
+// hangs.
+TEST_F(LoaderOf, ABatchThatIsThereDoesNotWaitForOnesThatAreNot) {
+  numbers(40, 40);
+  std::atomic<bool> hang = false;
+  std::atomic<int> begun = 0;
+  DatasetOptions options;
+  options.wrap = [&](std::shared_ptr<store::Store> inner) -> std::shared_ptr<store::Store> {
+    const auto before = [&](const store::Read&) -> std::optional<Error> {
+      if (hang && ++begun > 4) hang.wait(true);
+      return std::nullopt;
+    };
+    return std::make_shared<store::FaultStore>(std::move(inner),
+                                               store::Faults{.before_read = before});
+  };
+  const std::string urls[] = {(folder_.path() / "40-40").string() + "/"};
+  Loader loader(shuffled(Dataset::open(urls, options), 40, 1), {.batch_size = 4, .threads = 1});
+  hang = true;
+  const Nanos asked = real_clock().now();
+  const auto first = loader.next_within(20 * kSecond);
+  EXPECT_LT(real_clock().now() - asked, 10 * kSecond);  // and not at the end of its patience
+  hang = false;
+  hang.notify_all();
+  ASSERT_TRUE(first);
+  EXPECT_EQ((*first)->count, 4);
+  EXPECT_EQ(rest(loader).size(), 36U);
 }
 
 // --- bad samples ------------------------------------------------------------------------------

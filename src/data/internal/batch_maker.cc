@@ -29,12 +29,6 @@ bool is_of_the_sample(const Error& error) {
          error.code() == Code::kNotFound || error.code() == Code::kUnsupported;
 }
 
-std::string names_of(const Sample& sample) {
-  std::vector<std::string> names;
-  for (const Field& field : sample.fields) names.push_back(to_utf8(field.name));
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 Collator collator_of(const Source& source, const LoaderOptions& options) {
   if (options.decode) {
     if (!options.fields.empty())
@@ -77,22 +71,17 @@ LoaderShared::LoaderShared(std::shared_ptr<const Source> source, LoaderOptions o
 // Columns are made of the first part's first sample: the others must have the same.
 void LoaderShared::check_part(std::size_t part) const {
   if (options_.decode) return;
-  const auto deadline = Deadline::after(options_.read_timeout);
-  const Sample example = source_->dataset(part).get(0, deadline);
+  const Sample example = source_->dataset(part).get(0, Deadline::after(options_.read_timeout));
   const auto mismatch = [&](std::string_view what) {
     return Error(Code::kInvalid, "data set {} of the mix does not go with the first: {}", part,
                  what);
   };
   try {
-    if (options_.fields.empty()) {
-      const Sample first = source_->dataset(0).get(0, deadline);
-      const auto same_name = [](const Field& a, const Field& b) { return a.name == b.name; };
-      if (!std::ranges::equal(first.fields, example.fields, same_name))
-        throw Error(Code::kInvalid,
-                    "its fields are {}, those of the first {}; name in fields= what to take",
-                    names_of(example), names_of(first));
-    }
     const Collator own(options_.fields, example);
+    if (own.names() != collator_.names())
+      throw Error(Code::kInvalid,
+                  "its fields are {}, those of the first {}; name in fields= what to take",
+                  own.names(), collator_.names());
     if (!own.same_columns(collator_))
       throw Error(Code::kInvalid, "types or shapes of its fields are others");
   } catch (const Error& error) {
