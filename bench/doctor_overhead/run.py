@@ -26,13 +26,18 @@ ROOT = HERE.parent.parent
 BIN = ROOT / ".venv/bin"
 
 
-def torchrun():
-    return [str(BIN / "torchrun"), "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0",
-            str(HERE / "job.py")]
+def torchrun(args):
+    return [str(BIN / "torchrun"), "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", str(HERE / "job.py"),
+            "--width", str(args.width), "--workers", str(args.workers)]
+
+
+# A job whose tensors come to lie at the end of glibc's heap gives the memory back and faults it in anew in each step, or
+# does not: chance, which any small allocation can turn, and up to a tenth of the step. Both sides keep their memory.
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
 
 def run_checked(command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env={**os.environ, **KEEP_MEMORY})
     if done.returncode != 0:
         sys.exit(f"the job failed ({done.returncode}):\n{done.stderr[-3000:]}")
     return done.stdout
@@ -43,7 +48,7 @@ def last_object(text):
 
 
 def run_job(args, watched, folder):
-    job = [*torchrun(), "--steps", str(args.steps), "--workers", str(args.workers)]
+    job = [*torchrun(args), "--steps", str(args.steps)]
     report = folder / "report.json"
     if watched:
         job = [str(args.bedplate), "run", "--quiet", "--out", str(folder / "run"), "--json", str(report), "--", *job]
@@ -53,22 +58,21 @@ def run_job(args, watched, folder):
     return result
 
 
-BLOCK = 40  # steps; a block is to hold several samples of the collector, which catches up when it is let go on
 SETTLING = 2  # steps at the head of a block that are not counted
 
 
 def in_blocks(args, folder):
     """One watched run -> changes by each four blocks on, off, off, on of the step's wall time and of rank 0's CPU time,
     and BPF's share of a processor."""
-    job = [*torchrun(), "--steps", str(args.block_steps), "--workers", str(args.workers), "--block", str(BLOCK), "--parts", args.parts]
+    job = [*torchrun(args), "--steps", str(args.block_steps), "--block", str(args.block), "--parts", args.parts]
     result = last_object(run_checked([str(args.bedplate), "run", "--quiet", "--out", str(folder / "run"), "--", *job]))
     bpf = result["bpf_ns"]
-    return changes_of(result["times"]), changes_of(result["cpu"]), bpf / 1e9 / result["seconds"] if bpf is not None else None
+    return changes_of(result["times"], args.block), changes_of(result["cpu"], args.block), bpf / 1e9 / result["seconds"] if bpf is not None else None
 
 
-def changes_of(times):
+def changes_of(times, block):
     """A time for each step but the first of each block -> the relative change by each four blocks on, off, off, on."""
-    per_block = BLOCK - 1
+    per_block = block - 1
     times = times[per_block:]  # the first block is the start
     means = [statistics.fmean(times[at + SETTLING:at + per_block]) for at in range(0, len(times) - per_block + 1, per_block)]
     changes = []
@@ -138,8 +142,10 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=1024, help="of the model: 1024 makes steps of 70 ms, 512 of 23 ms (with --block 40)")
     parser.add_argument("--rounds", type=int, default=5, help="runs with the watching off and on in blocks")
-    parser.add_argument("--block-steps", type=int, default=2460, help="steps of each of them")
+    parser.add_argument("--block", type=int, default=14, help="steps of a block; it is to last as long as two samples of the collector")
+    parser.add_argument("--block-steps", type=int, default=862, help="steps of each of these runs")
     parser.add_argument("--parts", default="hook,collector", help="what is switched off and on: hook, collector or both")
     parser.add_argument("--bedplate", default=BIN / "bedplate")
     parser.add_argument("--json", type=pathlib.Path)
@@ -209,7 +215,7 @@ def main():
     if fours:
         runs = summary["blocks_step_change_runs"]
         print(f"change, in blocks  {summary['blocks_step_change']:+.2%} ± {summary['blocks_step_change_error']:.2%} ({TRIMMED:.0%} trimmed mean and its "
-              f"standard error, {len(fours)} fours of {BLOCK} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
+              f"standard error, {len(fours)} fours of {args.block} steps on, off, off, on in {len(runs)} runs), runs {min(runs):+.2%} … {max(runs):+.2%}")
         print(f"CPU time of a rank {summary['blocks_cpu_change']:+.2%} ± {summary['blocks_cpu_change_error']:.2%}, in the same blocks")
     if bpf:
         print(f"BPF programs      {statistics.median(bpf):.2%} of one core")

@@ -15,9 +15,6 @@ import signal
 
 import torch.distributed as dist
 
-NEVER = 1 << 30
-
-
 def watched(block):
     """Blocks go on off off on, on off off on …: a drift of the machine falls on both alike."""
     return block % 4 in (0, 3)
@@ -114,7 +111,10 @@ class Switch:
         self.flag[0] = on
         self.follow()
         if "hook" in self.parts:
-            self.model._set_ddp_runtime_logging_sample_rate(1 if on else NEVER)
+            from _bedplate_hook import ddp
+
+            timed = on and ddp._models[0].timed_from is not None
+            self.model._set_ddp_runtime_logging_sample_rate(ddp._TIMED if timed else ddp._UNTIMED)
         for pid in self.watchers:
             os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
         dist.barrier()

@@ -184,6 +184,7 @@ void RunView::find_steps() {
     if (rank.steps.empty()) continue;
     std::sort(rank.steps.begin(), rank.steps.end(),
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    fill_in_communication(rank);
     for (const StepView& step : rank.steps)
       communication += step.phases[probe::index(Phase::kCommunication)];
     rank.process = process(pid);
@@ -200,6 +201,27 @@ void RunView::find_steps() {
   for (const RankView& rank : ranks_) {
     window_.begin = std::min(window_.begin, rank.steps.front().begin);
     for (const StepView& step : rank.steps) window_.end = std::max(window_.end, step.end);
+  }
+}
+
+// DDP's own all-reduce is measured in some of the short steps only, all others show it as compute.
+void RunView::fill_in_communication(RankView& rank) const {
+  if (notes("ddp_asked", rank.pid).empty()) return;
+  std::vector<Nanos> measured;
+  for (const StepView& step : rank.steps) {
+    const Nanos time = step.phases[probe::index(Phase::kCommunication)];
+    if (time > 0) measured.push_back(time);
+  }
+  if (measured.empty()) return;
+  const auto middle = measured.begin() + static_cast<std::ptrdiff_t>(measured.size() / 2);
+  std::nth_element(measured.begin(), middle, measured.end());
+  for (StepView& step : rank.steps) {
+    Nanos& communication = step.phases[probe::index(Phase::kCommunication)];
+    Nanos& compute = step.phases[probe::index(Phase::kCompute)];
+    if (communication > 0 || step.weight > 1) continue;
+    communication = std::min(*middle, compute);
+    compute -= communication;
+    step.usual_communication = true;
   }
 }
 

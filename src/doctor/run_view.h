@@ -34,6 +34,8 @@ struct StepView {
   std::int64_t weight = 1;
   Nanos longest = 0;
   probe::PhaseTimes phases{};
+  // DDP was not asked for this step's communication; the rank's usual one stands for it.
+  bool usual_communication = false;
 };
 
 // One process that trains (or, without steps, one of the job's main processes).
@@ -97,6 +99,7 @@ class RunView {
 
  private:
   void find_steps();
+  void fill_in_communication(RankView& rank) const;
   void find_main_processes();
   void find_workers();
   bool is_below(const probe::Process& process, int ancestor) const;

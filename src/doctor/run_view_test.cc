@@ -90,6 +90,45 @@ TEST(RunView, RanksThatNeverMeetAreAveraged) {
   EXPECT_NEAR(run.share(run.phase_time(Phase::kInputWait)), 0.25, 1e-9);
 }
 
+// DDP is asked for its communication only in every eighth short step.
+TEST(RunView, StepsWhoseCommunicationNobodyAskedForHaveTheUsualOne) {
+  const auto communication_of = [](bool noted) {
+    auto builder = RunBuilder::healthy(2);
+    builder.all_phases({{Phase::kInputWait, 0.1}});
+    builder.all_phases({{Phase::kInputWait, 0.1}, {Phase::kCommunication, 0.3}}, 8);
+    if (noted) {
+      for (int rank = 0; rank < 2; ++rank)
+        builder.note(RunBuilder::rank_pid(rank), "ddp_asked", "now and then");
+    }
+    const auto data = builder.build();
+    const RunView run(data);
+    for (const StepView& step : run.ranks()[0].steps) {
+      Nanos sum = 0;
+      for (const Nanos time : step.phases) sum += time;
+      EXPECT_EQ(sum, step.end - step.begin);
+      EXPECT_EQ(step.usual_communication, noted && step.index % 8 != 0);
+    }
+    return run.share(run.phase_time(Phase::kCommunication));
+  };
+  EXPECT_NEAR(communication_of(true), 0.3, 1e-6);
+  EXPECT_LT(communication_of(false), 0.05);
+}
+
+TEST(RunView, NoStepGetsMoreUsualCommunicationThanItComputes) {
+  auto builder = RunBuilder::healthy(2);
+  builder.all_phases({{Phase::kInputWait, 0.9}});
+  builder.all_phases({{Phase::kCommunication, 0.3}}, 8);
+  builder.note(RunBuilder::rank_pid(0), "ddp_asked", "now and then");
+  const auto data = builder.build();
+  const RunView run(data);
+  for (const StepView& step : run.ranks()[0].steps) {
+    if (step.index % 8 == 0) continue;
+    EXPECT_EQ(step.phases[probe::index(Phase::kCompute)], 0);
+    EXPECT_NEAR(static_cast<double>(step.phases[probe::index(Phase::kCommunication)]),
+                0.1 * static_cast<double>(step.end - step.begin), 2);
+  }
+}
+
 TEST(RunView, MergedStepsCountAsOftenAsTheyStandFor) {
   auto builder = RunBuilder::healthy(1);
   auto& steps = builder.data().steps;

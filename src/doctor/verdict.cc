@@ -61,7 +61,7 @@ LostTime uneven_communication(const RunView& run) {
     for (std::size_t step = 0; step < ranks[rank].steps.size(); ++step) {
       Waits& waits = joint[ranks[rank].steps[step].index];
       const double wait = out.ns[rank][step];
-      if (!(wait > 0)) continue;  // nobody looked: DDP is not asked in every short step
+      if (!(wait > 0) || ranks[rank].steps[step].usual_communication) continue;  // nobody looked
       waits.least = waits.ranks == 0 ? wait : std::min(waits.least, wait);
       ++waits.ranks;
     }

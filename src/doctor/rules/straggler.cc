@@ -67,6 +67,8 @@ double waited(const StepView& step) {
   return static_cast<double>(step.phases[probe::index(Phase::kCommunication)]);
 }
 
+bool wait_is_known(const StepView& step) { return waited(step) > 0 && !step.usual_communication; }
+
 double length_of(const StepView& step) { return static_cast<double>(step.end - step.begin); }
 
 // Steps that all ranks have and in which none wrote a checkpoint (the others then wait for that).
@@ -113,7 +115,7 @@ std::vector<Part> averages(const RunView& run, const std::vector<Joint>& joint) 
     double total = 0;
     for (const Joint& one : joint) {
       const StepView& step = at(run, one, rank);
-      if (known_only && !(waited(step) > 0)) continue;
+      if (known_only && !wait_is_known(step)) continue;
       sum.own += own_work(step);
       sum.wait += waited(step);
       total += length_of(step);
@@ -159,7 +161,7 @@ Skew look(const RunView& run) {
     bool all = true;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const StepView& step = at(run, one, rank);
-      all &= waited(step) > 0;
+      all &= wait_is_known(step);
       longest = std::max(longest, length_of(step));
       parts.push_back({own_work(step), waited(step)});
     }

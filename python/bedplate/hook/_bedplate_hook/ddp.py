@@ -4,9 +4,11 @@ DDP can time itself; its logging data then hold the last iteration's communicati
 much of it the backward pass hid. What was not hidden is the record (DDP_COMM). The figures of an
 iteration are complete when the next forward has begun, so they are read before the next backward.
 
-Reading them costs tens of microseconds. The hook keeps that below 0.5 % of the time between two
-backward passes by asking only every n-th time when steps are short. On CUDA the same switch would
-make DDP wait for its timing events, so there it stays off and the report says so.
+Reading them costs some hundred microseconds where a step has swept the caches, and DDP's timers
+about as much again. So of short steps only every 2nd, 4th … 64th iteration is timed and asked for: as
+many as keep the asking below a thousandth of the time. All ranks count alike, so they ask for the
+same iterations. On CUDA the timers would make DDP wait for the device, so there they stay off and
+the report says so.
 """
 
 import weakref
@@ -14,24 +16,28 @@ from time import monotonic_ns as now
 
 from . import ring, training, wrap
 
-_SHARE_OF_STEP = 200  # one 200th
+_PART_OF_STEP = 1000  # a thousandth
+_MOST_STEPS = 64
+_TIMED = 1  # DDP's sample rates: every iteration, and none
+_UNTIMED = 1 << 30
 _models = []
 
 
 class _Watched:
     def __init__(self, model):
         self.model = weakref.ref(model)
+        self.number = 0  # of the backward to come, of those that exchange gradients
+        self.every = 1  # a power of two
+        self.timed_from = -1  # number from whose backward on DDP times itself; None: it does not
         self.iteration = -1
-        self.every = 1
-        self.skipped = 0
-        self.last_asked = 0
-        self.backward_ended = 0
+        self.asked = None  # (number, time) of the last question
+        self.ended = 0  # the last backward that exchanged gradients
 
 
 def _before_backward():
     for watched in list(_models):
         try:
-            _ask(watched)
+            _look(watched)
         except Exception as problem:
             _models.remove(watched)
             ring.note_off("ddp", "%s: %s" % (type(problem).__name__, problem))
@@ -39,34 +45,56 @@ def _before_backward():
 
 def _after_backward(_began, ended):
     for watched in _models:
-        watched.backward_ended = ended
+        model = watched.model()
+        if model is not None and model.require_backward_grad_sync:
+            watched.ended = ended
 
 
-def _ask(watched):
+def _look(watched):
     model = watched.model()
     if model is None:
         _models.remove(watched)
         return
-    watched.skipped += 1
-    if not watched.backward_ended or watched.skipped < watched.every:
-        return
+    if not model.require_backward_grad_sync:
+        return  # no_sync: DDP does not count it as an iteration
+    # An iteration is timed as a whole when the timers went on before the backward before it.
+    whole = watched.timed_from is not None and watched.number - watched.timed_from >= 2
+    if whole and watched.number % watched.every == 0:
+        _ask(watched, model)
+    timed = watched.number % watched.every >= watched.every - 2
+    if timed != (watched.timed_from is not None):
+        model._set_ddp_runtime_logging_sample_rate(_TIMED if timed else _UNTIMED)
+        watched.timed_from = watched.number if timed else None
+    watched.number += 1
+
+
+def _ask(watched, model):
     began = now()
-    data = model._get_ddp_logging_data()
+    data = model.logger._get_ddp_logging_data().ints_map
     cost = now() - began
-    if watched.last_asked:
-        step = max(1, (began - watched.last_asked) // watched.skipped)
-        watched.every = min(1000, 1 + cost * _SHARE_OF_STEP // step)
-    watched.last_asked, watched.skipped = began, 0
+    if watched.asked:
+        number, time = watched.asked
+        step = max(1, (began - time) // (watched.number - number))
+        _ask_every(watched, cost * _PART_OF_STEP // step)
+    watched.asked = watched.number, began
     iteration = data.get("iteration", -1)
     if iteration == watched.iteration:
-        return  # no gradients were exchanged since (no_sync)
+        return  # no gradients were exchanged since
     watched.iteration = iteration
     total = int(data.get("backward_comm_time", 0))
     hidden = int(data.get("backward_compute_comm_overlap_time", 0))
     exposed = total - hidden
     if total > 0 and exposed >= 0:
-        ended = watched.backward_ended
-        ring.emit(ring.DDP_COMM, ended - exposed, ended, total)
+        ring.emit(ring.DDP_COMM, watched.ended - exposed, watched.ended, total)
+
+
+def _ask_every(watched, steps):
+    every = 1
+    while every < min(steps, _MOST_STEPS):
+        every *= 2
+    if every > 1 and watched.every == 1:
+        ring.text("ddp_asked", "now and then")
+    watched.every = every
 
 
 def _watched_init(original):
@@ -86,7 +114,7 @@ def _watch(model):
         where = ",".join(sorted(kinds))
         ring.note_off("ddp", "DDP's timers wait for the device on %s, so they stay off" % where)
         return
-    model._set_ddp_runtime_logging_sample_rate(1)
+    model._set_ddp_runtime_logging_sample_rate(_TIMED)
     _models.append(_Watched(model))
     ring.note_active("ddp")
 

@@ -25,8 +25,9 @@ _torch = []
 
 
 def _fork_child():
-    global _thread
+    global _producer, _thread
     _thread = threading.local()
+    _producer = _Producer()
 
 
 ring.at_fork(_fork_child)
@@ -164,19 +165,39 @@ def _patch_iterators(classes):
 # --- producers ------------------------------------------------------------------------------
 
 
-def _timed_fetch(original):
-    usage = resource.getrusage
-    thread = resource.RUSAGE_THREAD
+class _Producer(threading.local):
+    """How a thread that makes batches shares its CPU time between itself and the kernel."""
 
+    LOOK_AGAIN = 50_000_000  # ns; getrusage is as old as the last tick, and costs more than a record
+
+    def __init__(self):
+        self.fetching = False
+        self.looked = 0
+        self.user = self.system = self.system_share = 0.0
+
+    def look(self, at):
+        usage = resource.getrusage(resource.RUSAGE_THREAD)
+        user, system = usage.ru_utime - self.user, usage.ru_stime - self.system
+        if user + system > 0:
+            self.system_share = system / (user + system)
+        self.looked, self.user, self.system = at, usage.ru_utime, usage.ru_stime
+
+
+_producer = _Producer()
+
+
+def _timed_fetch(original):
     def fetch(self, possibly_batched_index):
-        if getattr(_thread, "fetching", False):
+        producer = _producer
+        if producer.fetching:
             return original(self, possibly_batched_index)
-        _thread.fetching = True
+        producer.fetching = True
         files.ensure()
         files.counting = True
-        before = usage(thread)
         began_cpu = cpu_time()
         began = now()
+        if not producer.looked:
+            producer.look(began)
         batch = True
         try:
             return original(self, possibly_batched_index)
@@ -186,14 +207,12 @@ def _timed_fetch(original):
         finally:
             ended = now()
             cpu = (cpu_time() - began_cpu) // 1000
-            after = usage(thread)
-            _thread.fetching = False
+            producer.fetching = False
             files.counting = False
             if batch:
-                # The two of getrusage are as old as the last tick, their ratio is good enough.
-                in_kernel = after.ru_stime - before.ru_stime
-                both = after.ru_utime - before.ru_utime + in_kernel
-                system = int(cpu * in_kernel / both) if both > 0 else 0
+                if ended - producer.looked > producer.LOOK_AGAIN:
+                    producer.look(ended)
+                system = int(cpu * producer.system_share)
                 arg = (cpu - system) & 0xFFFFFFFF | (system & 0xFFFFFFFF) << 32
                 ring.emit(ring.FETCH, began, ended, arg)
             if files.opened:
