@@ -61,6 +61,21 @@ TEST(Judge, LostTimeThatNoRuleExplainsIsUnknown) {
   EXPECT_EQ(report.verdict_text, "30 % of the step time is lost and no rule explains it");
 }
 
+TEST(Judge, AJobThatHangsBeforeItsFirstStepIsNotHealthy) {
+  const auto judged = [](double cpus, double gpu_pct, double idle_s) {
+    auto run = RunBuilder::healthy(1, 0);
+    run.no_steps().counter("cgroup/job", "cpu.usage_ns", cpus * 1e9).cpu(100, cpus, 0);
+    run.gauge("gpu/0", "utilization_pct", gpu_pct);
+    return judge(run.build(), {{"verdict.idle_s", idle_s}});
+  };
+  const Report hung = judged(0.01, 0, 10);
+  EXPECT_EQ(hung.verdict, Verdict::kUnknown);
+  EXPECT_THAT(hung.verdict_text, testing::HasSubstr("did next to nothing for 20"));
+  EXPECT_EQ(judged(0.01, 0, 30).verdict, Verdict::kHealthy);
+  EXPECT_EQ(judged(0.01, 60, 10).verdict, Verdict::kHealthy);
+  EXPECT_EQ(judged(0.5, 0, 10).verdict, Verdict::kHealthy);
+}
+
 TEST(Judge, AJobThatKeepsAllProcessorsBusyLosesNothingByWaitingForThem) {
   auto run = RunBuilder::healthy(4, 0);
   run.gauge("host", "cpu.online", 2)

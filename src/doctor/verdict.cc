@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 #include "doctor/cpu_facts.h"
@@ -15,7 +16,34 @@ using probe::Phase;
 constexpr Threshold kVerdict[] = {
     {"verdict.lost_share", 0.15, "share",
      "of step time lost without an explanation makes a run unknown: [own] tuned on healthy runs"},
+    {"verdict.idle_cpus", 0.05, "processors",
+     "a job without steps that used no more all the time only waited: [own]"},
+    {"verdict.idle_s", 20, "s", "of that before it is worth saying: [own]"},
 };
+
+// Of the machine's GPUs, 0…1; nullopt without one.
+std::optional<double> busiest_gpu(const RunView& run) {
+  std::optional<double> most;
+  for (const auto& series : run.data().series) {
+    if (series.metric != "utilization_pct") continue;
+    const auto mean = run.series().mean(series.subject, series.metric, run.window());
+    if (mean) most = std::max(most.value_or(0), *mean / 100);
+  }
+  return most;
+}
+
+// A job that hung before its first step: nobody saw what it waited for, and it is not healthy.
+std::optional<std::string> only_waited(const RunView& run) {
+  const auto used = job_cpus(run, run.window());
+  if (run.has_steps() || !used || *used > run.threshold("verdict.idle_cpus")) return std::nullopt;
+  const Nanos time = length(run.window());
+  if (static_cast<double>(time) < run.threshold("verdict.idle_s") * 1e9) return std::nullopt;
+  if (busiest_gpu(run).value_or(0) > 0.05) return std::nullopt;
+  return fmt::format(
+      "the job did next to nothing for {} (it used {:.3f} processors) and came to no training "
+      "step; what it waited for was not seen. While it hangs, `py-spy dump --pid PID` shows where",
+      human_duration(time), *used);
+}
 
 // Stalls of the whole job: `full` pressure says that every task of it that had work stood still.
 LostTime stalled(const RunView& run) {
@@ -96,6 +124,11 @@ void give_verdict(const RunView& run, Report& report) {
     report.verdict = Verdict::kUnknown;
     report.verdict_text =
         "nothing can be said: the run holds neither steps nor samples of its processes";
+    return;
+  }
+  if (auto text = only_waited(run)) {
+    report.verdict = Verdict::kUnknown;
+    report.verdict_text = std::move(*text);
     return;
   }
   const double lost = run.share(lost_time(run));

@@ -31,6 +31,12 @@ void take_folder(std::string_view part, std::string_view whole, CacheOptions& op
   if (options.folder.empty() || part.find('\0') != std::string_view::npos) {
     throw Error(Code::kInvalid, "the cache '{}' names no folder", to_utf8(whole));
   }
+  if (!sized && parse_size(part)) {
+    throw Error(Code::kInvalid,
+                "'{}' in the cache '{}' is a size without a place; give one like "
+                "/nvme/cache:{} or memory:{} (./{} is the folder of that name)",
+                to_utf8(part), to_utf8(whole), to_utf8(part), to_utf8(part), to_utf8(part));
+  }
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ TEST(ParseCache, TakesFoldersSizesMemoryAndReadTypes) {
   EXPECT_EQ(parse_cache("/nvme/cache").cap_bytes, 0);
   EXPECT_EQ(parse_cache("ä/ü ß:1.5k").cap_bytes, 1536);
   for (const char* bad : {"", ",", "memory", "memory:x", "/a:", "/a:12Q", "/a:-1", "/a:0", "/a,/b",
-                          ":5GB", "/a:1e300GB", "CACHE"})
+                          ":5GB", "/a:1e300GB", "CACHE", "10GB", "4096"})
     EXPECT_THROW(parse_cache(bad), Error) << bad;
+  EXPECT_EQ(parse_cache("./10GB").folder, "./10GB");
 }
 
 }  // namespace
