@@ -26,6 +26,7 @@ store::StoreOptions store_options(const nb::dict& from) {
   out.region = text("region");
   out.anonymous = is_set("anonymous");
   out.instance_profile = is_set("instance_profile");
+  if (is_set("direct")) out.direct = store::StoreOptions::Direct::kYes;
   return out;
 }
 

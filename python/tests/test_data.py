@@ -49,6 +49,30 @@ def drawn(loader):
 # --- data sets ----------------------------------------------------------------------------------
 
 
+def resident_bytes(path):
+    listed = subprocess.run(["fincore", "--bytes", "--noheadings", "-o", "RES", path], capture_output=True, text=True, check=True)
+    return int(listed.stdout)
+
+
+def test_direct_reads_leave_the_page_cache_alone(tmp_path):
+    path = tmp_path / "large.shard"
+    rows = [os.urandom(1000 + i % 7) for i in range(4000)]
+    with data.ShardWriter(path, {"row": "bytes"}) as out:
+        for row in rows:
+            out.write(row=row)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = resident_bytes(path)
+    if before > os.path.getsize(path) / 2:
+        pytest.skip("this file system keeps files in memory")
+    ds = data.Dataset(path, storage={"direct": True})
+    loader = data.Loader(ds, 64, shuffle="full", tail="uneven", as_="numpy")
+    assert sorted(bytes(row) for batch in loader for row in batch["row"]) == sorted(rows)
+    assert resident_bytes(path) <= before + (1 << 20)
+    assert pickle.loads(pickle.dumps(ds)).storage == {"direct": True}
+
+
 def test_a_data_set_is_a_sequence_of_dicts(numbers):
     ds = data.Dataset(numbers(250))
     assert len(ds) == 250

@@ -439,3 +439,33 @@ def test_daemon_threads_may_iterate_while_the_interpreter_ends(tmp_path):
             """,
         )
         assert done.returncode == 0, done.stderr
+
+
+class RemoteSet:
+    """As much of a Dataset as the warning looks at."""
+
+    def __init__(self, url, sample_bytes, cache=None):
+        self.urls, self.cache, self.sample_bytes = [url], cache, sample_bytes
+
+    def __len__(self):
+        return 100
+
+    def shards(self):
+        return [{"bytes": 60 * self.sample_bytes}, {"bytes": 40 * self.sample_bytes}]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "told"),
+    [
+        (RemoteSet("s3://bucket/train/", 4096), True),
+        (RemoteSet("https://host/train-{00..99}.tar", 100_000), True),
+        (RemoteSet("s3://bucket/train/", 4096, "memory:4GB"), False),
+        (RemoteSet("s3://bucket/train/", 8 << 20), False),
+        (RemoteSet("/data/train", 4096), False),
+    ],
+)
+def test_small_remote_samples_without_a_cache_are_worth_a_warning(dataset, told):
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        data.loader._warn_of_requests([dataset])
+    assert [dataset.urls[0] in str(w.message) and "cache=" in str(w.message) for w in heard] == [True] * told

@@ -7,6 +7,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from .. import _native
 
+_STORAGE = {"anonymous", "endpoint", "region", "instance_profile", "direct"}
+
 Urls = Union[str, "PathLike[str]", Sequence[Union[str, "PathLike[str]"]]]
 
 
@@ -26,7 +28,8 @@ class Dataset:
     timeout   seconds for one read, and to open one shard
     storage   {"anonymous": True}: no credentials for a public bucket; {"endpoint": url}, {"region":
               name}, {"instance_profile": True}: in place of AWS_ENDPOINT_URL_S3, AWS_REGION, …
-              (docs/data.md lists all)
+              (docs/data.md lists all). {"direct": True}: files are read past the page cache
+              (O_DIRECT), which pays for sets far larger than memory
 
     `dataset[i]` is a dict: bytes, str, or NumPy arrays (copies), and "__key__" where the format
     names its samples. Opening reads indices, never samples. Thread-safe; usable after fork() and,
@@ -55,7 +58,7 @@ class Dataset:
         self.on_bad = on_bad
         self.timeout = seconds("timeout", timeout)
         self.storage = dict(storage or {})
-        unknown = set(self.storage) - {"anonymous", "endpoint", "region", "instance_profile"}
+        unknown = set(self.storage) - _STORAGE
         if unknown:
             raise ValueError("storage has no option %s" % ", ".join(sorted(map(repr, unknown))))
         parse_on_bad(on_bad)

@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import sys
+import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
@@ -14,6 +15,8 @@ from . import report
 from .dataset import Dataset, parse_on_bad, seconds
 from .fields import Spec
 from .mix import Mix
+
+_WORTH_A_REQUEST = 1 << 20  # bytes of a sample
 
 _open_loaders: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _exiting = False
@@ -101,6 +104,8 @@ class Loader:
                 raise ValueError("a sampler is for one data set and says itself what this rank takes")
             rank, world_size = 0, 1
         self._sampler = sampler
+        if shuffle is not False or sampler is not None:
+            _warn_of_requests(dataset for dataset, _ in self._parts)
         if rank is None or world_size is None:
             found = _rank_and_world_size()
             rank = found[0] if rank is None else rank
@@ -357,6 +362,20 @@ def _default_threads() -> int:
     """A rank's part of the processors that it may use."""
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return min(8, max(1, len(os.sched_getaffinity(0)) // max(1, ranks_here)))
+
+
+def _warn_of_requests(datasets: Iterable[Dataset]) -> None:
+    for dataset in datasets:
+        remote = [u for u in dataset.urls if u.startswith(("s3://", "http://", "https://"))]
+        if not remote or dataset.cache or len(dataset) == 0:
+            continue
+        if sum(shard["bytes"] for shard in dataset.shards()) / len(dataset) < _WORTH_A_REQUEST:
+            warnings.warn(
+                "%s has no cache: each of its shuffled samples is a request of its own. With "
+                'Dataset(…, cache="memory:4GB"), or a folder on a disk, neighbours are read together '
+                "(docs/cache.md)" % remote[0],
+                stacklevel=3,
+            )
 
 
 def _block_and_window(
