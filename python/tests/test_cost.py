@@ -10,10 +10,9 @@ import sys
 import tempfile
 import time
 
-MEASURE = """
+COST = """
 import sys, time
 import bedplate
-from _bedplate_hook import files, ring
 
 def cost(function, rounds=15, calls=20000):
     spent = []
@@ -27,6 +26,11 @@ def cost(function, rounds=15, calls=20000):
 def phase():
     with bedplate.phase("x"):
         pass
+"""
+MEASURE = (
+    COST
+    + """
+from _bedplate_hook import files, ring
 
 at = ring.now()
 empty = cost(lambda: None)
@@ -38,23 +42,10 @@ before = cost(lambda: sys.audit("any.event", 1))
 sys.addaudithook(files._audit)
 print("audit event", cost(lambda: sys.audit("any.event", 1)) - before)
 """
-OUTSIDE = """
-import time
-import bedplate
-
-def cost(function, rounds=15, calls=20000):
-    spent = []
-    for _ in range(rounds):
-        began = time.perf_counter_ns()
-        for _ in range(calls):
-            function()
-        spent.append((time.perf_counter_ns() - began) / calls)
-    return sorted(spent)[rounds // 2]
-
-def phase():
-    with bedplate.phase("x"):
-        pass
-
+)
+OUTSIDE = (
+    COST
+    + """
 def nothing():
     pass
 
@@ -62,6 +53,7 @@ empty = cost(nothing)
 print("step() outside run", cost(bedplate.step))
 print("phase() outside run", cost(phase) - empty)
 """
+)
 
 
 def _figures(source, environment):

@@ -51,7 +51,7 @@ FAKE = """
             return self.to("cuda")
         def cpu(self):
             return self.to("cpu")
-        def copy_(self, source, non_blocking=False):
+        def copy_(self, src, non_blocking=False):
             return self
         def item(self):
             return 4
@@ -153,7 +153,7 @@ def test_copies_and_synchronisations(run, trace):
         + """
     host, on_device = Tensor(False), Tensor(True)
     assert host.to("cuda").is_cuda and host.cuda().is_cuda     # 2 copies to the device
-    on_device.copy_(host, non_blocking=True)                   # a third
+    on_device.copy_(src=host, non_blocking=True)               # a third
     host.to("cpu"), on_device.to("cuda"), host.copy_(host)     # nothing moves
     on_device.cpu(), host.copy_(on_device)                     # 2 reads
     assert on_device.item() == 4 and on_device.tolist() == [4] # 2 more

@@ -125,7 +125,9 @@ def _bytes(tensor):
     return tensor.numel() * tensor.element_size()
 
 
-def _timed_copy(original):
+def _timed_copy(original, ends=lambda self, args, kwargs, result: (self, result)):
+    """to(), cuda(), cpu(): from a tensor to a new one. `ends`: what a call copied from and to."""
+
     def copy(self, *args, **kwargs):
         if getattr(_thread, "inside", False) or compiling():
             return original(self, *args, **kwargs)
@@ -137,9 +139,10 @@ def _timed_copy(original):
         finally:
             _thread.inside = False
         try:
-            if self.is_cuda != result.is_cuda:
-                kind = ring.H2D if result.is_cuda else ring.DEVICE_SYNC
-                ring.emit(kind, began, ended, _bytes(result))
+            source, copied = ends(self, args, kwargs, result)
+            if source.is_cuda != copied.is_cuda:
+                kind = ring.H2D if copied.is_cuda else ring.DEVICE_SYNC
+                ring.emit(kind, began, ended, _bytes(copied))
         except Exception:
             pass
         return result
@@ -148,25 +151,12 @@ def _timed_copy(original):
 
 
 def _timed_copy_into(original):
-    def copy_(self, source, *args, **kwargs):
-        if getattr(_thread, "inside", False) or compiling():
-            return original(self, source, *args, **kwargs)
-        _thread.inside = True
-        try:
-            began = now()
-            result = original(self, source, *args, **kwargs)
-            ended = now()
-        finally:
-            _thread.inside = False
-        try:
-            if self.is_cuda != source.is_cuda:
-                kind = ring.H2D if self.is_cuda else ring.DEVICE_SYNC
-                ring.emit(kind, began, ended, _bytes(self))
-        except Exception:
-            pass
-        return result
+    """x.copy_(source): from the argument into the tensor."""
 
-    return copy_
+    def ends(self, args, kwargs, _result):
+        return args[0] if args else kwargs["src"], self
+
+    return _timed_copy(original, ends)
 
 
 def _timed_read(original):
