@@ -335,8 +335,10 @@ def test_fsdp_and_functional_collectives_keep_working(run, trace, torchrun):
         model = FullyShardedDataParallel(torch.nn.Linear(16, 16), device_id=device)
         model(torch.ones(4, 16)).sum().backward()
         print("fsdp")
+        del model
     except Exception as error:
         print("no fsdp on cpu here:", type(error).__name__)
+    dist.destroy_process_group()
     """,
         launcher=torchrun(2),
     )

@@ -27,6 +27,7 @@ class _Watched:
     def __init__(self, model):
         self.model = weakref.ref(model)
         self.number = 0  # of the backward to come, of those that exchange gradients
+        self.look_at = 0  # the next number with something to do
         self.every = 1  # a power of two
         self.timed_from = -1  # number from whose backward on DDP times itself; None: it does not
         self.iteration = -1
@@ -36,6 +37,8 @@ class _Watched:
 
 def _before_backward():
     for watched in list(_models):
+        if watched.number < watched.look_at:
+            continue
         try:
             _look(watched)
         except Exception as problem:
@@ -46,8 +49,10 @@ def _before_backward():
 def _after_backward(_began, ended):
     for watched in _models:
         model = watched.model()
+        # In no_sync, DDP does not count an iteration.
         if model is not None and model.require_backward_grad_sync:
             watched.ended = ended
+            watched.number += 1
 
 
 def _look(watched):
@@ -56,16 +61,17 @@ def _look(watched):
         _models.remove(watched)
         return
     if not model.require_backward_grad_sync:
-        return  # no_sync: DDP does not count it as an iteration
+        return
     # An iteration is timed as a whole when the timers went on before the backward before it.
     whole = watched.timed_from is not None and watched.number - watched.timed_from >= 2
     if whole and watched.number % watched.every == 0:
         _ask(watched, model)
-    timed = watched.number % watched.every >= watched.every - 2
+    turn = watched.number % watched.every
+    timed = turn >= watched.every - 2
     if timed != (watched.timed_from is not None):
         model._set_ddp_runtime_logging_sample_rate(_TIMED if timed else _UNTIMED)
         watched.timed_from = watched.number if timed else None
-    watched.number += 1
+    watched.look_at = watched.number + watched.every - turn - (0 if timed else 2)
 
 
 def _ask(watched, model):
