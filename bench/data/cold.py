@@ -12,6 +12,7 @@ blocks of a sample, as deep as the loader does: 32 reads in each of its two thre
   bedplate              Loader: through the page cache, with every checksum, into batches of 64 (of 32 at 1 MiB);
                         opening included. full shuffle: a read a sample, from anywhere; block shuffle: its default;
                         storage order: shards one after the other
+  bedplate, O_DIRECT    with storage={"direct": True}
 
 The last column is the row's rate as a share of the faster fio of the same order. Each epoch is checked: every sample
 once, by the number that it begins with.
@@ -104,7 +105,7 @@ def fio(order, direct):
     return measure
 
 
-def bedplate(shuffle):
+def bedplate(shuffle, direct=False):
     def measure(turn):
         import numpy
         from bedplate.data import Dataset, Loader
@@ -112,8 +113,8 @@ def bedplate(shuffle):
         leave_the_page_cache(shards(turn))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_inblock
         began, began_cpu = time.perf_counter(), cpu()
-        loader = Loader(Dataset(f"{turn.folder}/"), batch_of(turn), shuffle=shuffle, threads=THREADS, tail="uneven",
-                        as_="numpy")
+        data = Dataset(f"{turn.folder}/", storage={"direct": direct})
+        loader = Loader(data, batch_of(turn), shuffle=shuffle, threads=THREADS, tail="uneven", as_="numpy")
         heads = [batch["bytes"][:, :8].copy() for batch in loader]
         seconds, used = time.perf_counter() - began, cpu() - began_cpu
         from_disk = 512 * (resource.getrusage(resource.RUSAGE_SELF).ru_inblock - before)
@@ -137,10 +138,12 @@ BENCH = Bench(
         RANDOM[0]: Row(fio("randread", True), write_shards),
         RANDOM[1]: Row(fio("randread", False), write_shards),
         "bedplate, full shuffle": Row(bedplate("full"), write_shards, against=RANDOM),
+        "bedplate, full shuffle, O_DIRECT": Row(bedplate("full", True), write_shards, against=RANDOM),
         "bedplate, block shuffle": Row(bedplate("block"), write_shards, against=RANDOM),
         ORDERED[0]: Row(fio("read", True), write_shards),
         ORDERED[1]: Row(fio("read", False), write_shards),
         "bedplate, storage order": Row(bedplate(False), write_shards, against=ORDERED),
+        "bedplate, storage order, O_DIRECT": Row(bedplate(False, True), write_shards, against=ORDERED),
     },
     [Column("bytes", "MB/s", 1e-6, digits=0, spread=True), Column("reads", "k samples/s", 1e-3),
      Column("cpu", "CPU-s/GB", digits=2), Column("disk", "read/needed", digits=2)],
