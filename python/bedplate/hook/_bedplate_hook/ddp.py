@@ -13,6 +13,7 @@ the report says so.
 
 import weakref
 from time import monotonic_ns as now
+from time import thread_time_ns as cpu_time
 
 from . import ring, training, wrap
 
@@ -75,9 +76,9 @@ def _look(watched):
 
 
 def _ask(watched, model):
-    began = now()
+    began, began_cpu = now(), cpu_time()
     data = model.logger._get_ddp_logging_data().ints_map
-    cost = now() - began
+    cost = cpu_time() - began_cpu
     if watched.asked:
         number, time = watched.asked
         step = max(1, (began - time) // (watched.number - number))
