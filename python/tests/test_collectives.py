@@ -18,6 +18,14 @@ START = """
     rank = dist.get_rank()
 """
 
+# Threads of torch 2.13 may outlive the interpreter, and then abort it ("terminate called without an
+# active exception"), with and without a hook: a job that does not end it cannot be hit.
+END = """
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
 
 def ranks(trace):
     found = sorted((p for p in trace.processes() if p.role == 1), key=lambda p: p.rank)
@@ -210,6 +218,12 @@ def test_ranks_of_mp_spawn_and_the_exception_of_one(run, trace):
     assert parent.role == 3
 
 
+def exchanging_backwards(process):
+    """Which backwards DDP's records of communication belong to, by their ends."""
+    ends = [b.t0 + b.dur for b in process.records("BACKWARD")]
+    return [ends.index(c.t0 + c.dur) for c in process.records("DDP_COMM")]
+
+
 DDP = (
     START
     + """
@@ -228,9 +242,8 @@ DDP = (
         optimizer.step()
         optimizer.zero_grad()
     sys.stdout.write("%d %r\\n" % (rank, model.module[0].weight.double().sum().item()))
-    del model, optimizer  # else torch's reducer may outlive the interpreter, and abort it
-    dist.destroy_process_group()
 """
+    + END
 )
 
 
@@ -256,17 +269,12 @@ def test_ddp_tells_the_communication_that_backward_did_not_hide(run, trace, torc
 
 def test_ddp_is_asked_for_the_same_few_of_many_short_steps_in_all_ranks(run, trace, torchrun):
     run(DDP, "8", "600", "0", launcher=torchrun(2))
-    counts = []
     asked = []
     for rank in ranks(trace):
-        ends = [b.t0 + b.dur for b in rank.records("BACKWARD")]
-        numbers = [ends.index(c.t0 + c.dur) for c in rank.records("DDP_COMM")]
-        late = [number for number in numbers if number > 100]
-        counts.append(len(late))
-        asked.append(set(late))
+        asked.append({number for number in exchanging_backwards(rank) if number > 100})
         assert rank.text("ddp_asked") == "now and then"
     # A step here takes 1-3 ms and a question 50 us: one in 16 to 64, on a quiet machine.
-    assert all(5 <= count <= 300 for count in counts), counts
+    assert all(5 <= len(numbers) <= 250 for numbers in asked), asked
     fewer, more = sorted(asked, key=len)
     assert len(fewer & more) >= len(fewer) / 2, asked
 
@@ -283,8 +291,8 @@ def test_no_sync_and_a_model_that_is_gone(run, trace, torchrun):
             model(x).sum().backward()
     del model
     torch.nn.Linear(4, 4)(torch.ones(4)).sum().backward()
-    dist.destroy_process_group()
-    """,
+"""
+        + END,
         launcher=torchrun(2),
     )
     first, _ = ranks(trace)
@@ -304,15 +312,12 @@ def test_accumulated_gradients_are_exchanged_in_the_last_backward(run, trace, to
         time.sleep(0.25)
         with contextlib.nullcontext() if i % 4 == 3 else model.no_sync():
             model(x).sum().backward()
-    del model
-    dist.destroy_process_group()
-    """,
+"""
+        + END,
         launcher=torchrun(2),
     )
     for rank in ranks(trace):
-        ends = [b.t0 + b.dur for b in rank.records("BACKWARD")]
-        numbers = [ends.index(c.t0 + c.dur) for c in rank.records("DDP_COMM")]
-        assert numbers == [3, 7, 11, 15]  # the last would be asked for before the next exchange
+        assert exchanging_backwards(rank) == [3, 7, 11, 15]  # the last would be asked for before the next exchange
 
 
 @torch_since(2, 2, "compiled all_reduce on CPUs")
@@ -335,11 +340,10 @@ def test_fsdp_and_functional_collectives_keep_working(run, trace, torchrun):
         model = FullyShardedDataParallel(torch.nn.Linear(16, 16), device_id=device)
         model(torch.ones(4, 16)).sum().backward()
         print("fsdp")
-        del model
     except Exception as error:
         print("no fsdp on cpu here:", type(error).__name__)
-    dist.destroy_process_group()
-    """,
+"""
+        + END,
         launcher=torchrun(2),
     )
     assert result.stdout.count("4.0") == 2
