@@ -146,7 +146,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="runs with the watching off and on in blocks")
     parser.add_argument("--block", type=int, default=14, help="steps of a block; it is to last as long as two samples of the collector")
     parser.add_argument("--block-steps", type=int, default=862, help="steps of each of these runs")
-    parser.add_argument("--parts", default="hook,collector", help="what is switched off and on: hook, collector or both")
+    parser.add_argument("--parts", default="hook,collector", help="what is switched off and on: hook, collector, both, or none, which shows the noise")
     parser.add_argument("--bedplate", default=BIN / "bedplate")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()

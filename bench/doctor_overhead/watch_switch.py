@@ -15,6 +15,7 @@ import signal
 
 import torch.distributed as dist
 
+
 def watched(block):
     """Blocks go on off off on, on off off on …: a drift of the machine falls on both alike."""
     return block % 4 in (0, 3)

@@ -143,6 +143,12 @@ class RunBuilder {
     return *this;
   }
 
+  // As the hook says of a rank whose steps are too short to ask DDP in each of them.
+  RunBuilder& ddp_asked_now_and_then() {
+    for (int rank = 0; rank < ranks_; ++rank) note(rank_pid(rank), "ddp_asked", "now and then");
+    return *this;
+  }
+
   RunBuilder& loader(int rank, int workers, bool persistent = true) {
     std::erase_if(run_.notes,
                   [&](const auto& n) { return n.key == "loader" && n.pid == rank_pid(rank); });

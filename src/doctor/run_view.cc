@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "doctor/compare_stats.h"
 #include "doctor/rule.h"
 #include "doctor/verdict.h"
 #include "probe/run_file.h"
@@ -207,19 +209,18 @@ void RunView::find_steps() {
 // DDP's own all-reduce is measured in some of the short steps only, all others show it as compute.
 void RunView::fill_in_communication(RankView& rank) const {
   if (notes("ddp_asked", rank.pid).empty()) return;
-  std::vector<Nanos> measured;
+  std::vector<double> measured;
   for (const StepView& step : rank.steps) {
     const Nanos time = step.phases[probe::index(Phase::kCommunication)];
-    if (time > 0) measured.push_back(time);
+    if (time > 0) measured.push_back(static_cast<double>(time));
   }
   if (measured.empty()) return;
-  const auto middle = measured.begin() + static_cast<std::ptrdiff_t>(measured.size() / 2);
-  std::nth_element(measured.begin(), middle, measured.end());
+  const auto usual = static_cast<Nanos>(median_of(std::move(measured)));
   for (StepView& step : rank.steps) {
     Nanos& communication = step.phases[probe::index(Phase::kCommunication)];
     Nanos& compute = step.phases[probe::index(Phase::kCompute)];
     if (communication > 0 || step.weight > 1) continue;
-    communication = std::min(*middle, compute);
+    communication = std::min(usual, compute);
     compute -= communication;
     step.usual_communication = true;
   }

@@ -96,10 +96,7 @@ TEST(RunView, StepsWhoseCommunicationNobodyAskedForHaveTheUsualOne) {
     auto builder = RunBuilder::healthy(2);
     builder.all_phases({{Phase::kInputWait, 0.1}});
     builder.all_phases({{Phase::kInputWait, 0.1}, {Phase::kCommunication, 0.3}}, 8);
-    if (noted) {
-      for (int rank = 0; rank < 2; ++rank)
-        builder.note(RunBuilder::rank_pid(rank), "ddp_asked", "now and then");
-    }
+    if (noted) builder.ddp_asked_now_and_then();
     const auto data = builder.build();
     const RunView run(data);
     for (const StepView& step : run.ranks()[0].steps) {
@@ -118,7 +115,7 @@ TEST(RunView, NoStepGetsMoreUsualCommunicationThanItComputes) {
   auto builder = RunBuilder::healthy(2);
   builder.all_phases({{Phase::kInputWait, 0.9}});
   builder.all_phases({{Phase::kCommunication, 0.3}}, 8);
-  builder.note(RunBuilder::rank_pid(0), "ddp_asked", "now and then");
+  builder.ddp_asked_now_and_then();
   const auto data = builder.build();
   const RunView run(data);
   for (const StepView& step : run.ranks()[0].steps) {

@@ -21,13 +21,12 @@ constexpr Threshold kVerdict[] = {
     {"verdict.idle_s", 20, "s", "of that before it is worth saying: [own]"},
 };
 
-// Of the machine's GPUs, 0…1; nullopt without one.
-std::optional<double> busiest_gpu(const RunView& run) {
-  std::optional<double> most;
-  for (const auto& series : run.data().series) {
-    if (series.metric != "utilization_pct") continue;
-    const auto mean = run.series().mean(series.subject, series.metric, run.window());
-    if (mean) most = std::max(most.value_or(0), *mean / 100);
+// Use of the busiest of the machine's GPUs, 0…1.
+double busiest_gpu(const RunView& run) {
+  double most = 0;
+  for (const auto gpu : run.series().subjects("gpu/")) {
+    const auto mean = run.series().mean(gpu, "utilization_pct", run.window());
+    most = std::max(most, mean.value_or(0) / 100);
   }
   return most;
 }
@@ -38,7 +37,7 @@ std::optional<std::string> only_waited(const RunView& run) {
   if (run.has_steps() || !used || *used > run.threshold("verdict.idle_cpus")) return std::nullopt;
   const Nanos time = length(run.window());
   if (static_cast<double>(time) < run.threshold("verdict.idle_s") * 1e9) return std::nullopt;
-  if (busiest_gpu(run).value_or(0) > 0.05) return std::nullopt;
+  if (busiest_gpu(run) > 0.05) return std::nullopt;
   return fmt::format(
       "the job did next to nothing for {} (it used {:.3f} processors) and came to no training "
       "step; what it waited for was not seen. While it hangs, `py-spy dump --pid PID` shows where",

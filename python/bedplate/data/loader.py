@@ -364,12 +364,16 @@ def _default_threads() -> int:
     return min(8, max(1, len(os.sched_getaffinity(0)) // max(1, ranks_here)))
 
 
+def _stored_bytes(dataset: Dataset) -> int:
+    return sum(shard["bytes"] for shard in dataset.shards())
+
+
 def _warn_of_requests(datasets: Iterable[Dataset]) -> None:
     for dataset in datasets:
         remote = [u for u in dataset.urls if u.startswith(("s3://", "http://", "https://"))]
         if not remote or dataset.cache or len(dataset) == 0:
             continue
-        if sum(shard["bytes"] for shard in dataset.shards()) / len(dataset) < _WORTH_A_REQUEST:
+        if _stored_bytes(dataset) / len(dataset) < _WORTH_A_REQUEST:
             warnings.warn(
                 "%s has no cache: each of its shuffled samples is a request of its own. With "
                 'Dataset(…, cache="memory:4GB"), or a folder on a disk, neighbours are read together '
@@ -393,7 +397,7 @@ def _block_and_window(
     if shuffle not in (True, "block"):
         raise ValueError('shuffle is "block", "full", True or False, not %r' % (shuffle,))
     samples = sum(len(dataset) for dataset, _ in parts)
-    stored = sum(shard["bytes"] for dataset, _ in parts for shard in dataset.shards())
+    stored = sum(_stored_bytes(dataset) for dataset, _ in parts)
     block, usual_window = _native.block_shuffle(stored, samples)
     if window is not None:
         window = _whole("window", window, 1, 1 << 62)

@@ -50,15 +50,10 @@ TEST(Straggler, AnotherLateRankInEachStepIsUnevenWork) {
   EXPECT_THAT(f.fix, testing::HasSubstr("same amount of work"));
 }
 
-void ask_ddp_now_and_then(RunBuilder& run) {
-  for (int rank = 0; rank < 2; ++rank)
-    run.note(RunBuilder::rank_pid(rank), "ddp_asked", "now and then");
-}
-
 // DDP is asked for its communication only in every third short step.
 TEST(Straggler, StepsInWhichNobodyAskedAreLikeTheOthers) {
   auto run = skewed(2, [](std::int64_t) { return 1; });
-  ask_ddp_now_and_then(run);
+  run.ddp_asked_now_and_then();
   for (auto& step : run.data().steps) {
     if (step.index % 3 == 0) continue;
     step.phases = {};
@@ -72,7 +67,7 @@ TEST(Straggler, StepsInWhichNobodyAskedAreLikeTheOthers) {
 TEST(Straggler, RanksThatWereAskedInDifferentStepsAreComparedByTheirAverages) {
   for (const bool slow : {true, false}) {
     auto run = skewed(2, [&](std::int64_t) { return slow ? 1 : -1; });
-    ask_ddp_now_and_then(run);
+    run.ddp_asked_now_and_then();
     for (auto& step : run.data().steps) {
       if (step.index % 3 == step.rank) continue;
       step.phases = {};
