@@ -152,6 +152,9 @@ LoaderOptions options_of(const nb::dict& from) {
   out.most_skipped = nb::cast<std::int64_t>(from["most_skipped"]);
   out.verify = one_of(nb::cast<std::string>(from["verify"]), kVerify);
   out.read_timeout = static_cast<Nanos>(nb::cast<double>(from["timeout"]) * kSecond);
+  if (!from["keep_window"].is_none())
+    out.keep_window =
+        nb::cast<bool>(from["keep_window"]) ? data::KeepWindow::kAlways : data::KeepWindow::kNever;
   if (!from["decode"].is_none()) {
     out.decode = [held = shared_object(nb::borrow(from["decode"]))](const data::DecodeCall& call,
                                                                     Batch& batch) {
@@ -274,6 +277,17 @@ nb::dict PyLoader::stats() {
   nb::list bad;
   for (const data::BadSample& one : stats.bad) bad.append(nb::make_tuple(one.sample, one.what));
   out["bad"] = bad;
+  out["window"] = nb::none();
+  if (const auto window = loader().window()) {
+    const store::CacheCounters did = window->counters();
+    nb::dict of;
+    of["bytes"] = window->options().memory_bytes;
+    of["hits"] = did.hits;
+    of["misses"] = did.misses;
+    of["origin_reads"] = did.origin_reads;
+    of["origin_bytes"] = did.origin_bytes;
+    out["window"] = of;
+  }
   return out;
 }
 

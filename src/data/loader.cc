@@ -47,6 +47,7 @@ class Loader::Engine {
   LoaderStats stats() const;
   std::int64_t ahead() const { return ahead_; }
   std::int64_t slabs() const { return pool_->made(); }
+  const WindowMemory* window() const { return shared_.window(); }
   bool of_this_process() const { return process_ == ::getpid(); }
   bool stop(Nanos patience);
   bool in_own_thread() const;
@@ -121,7 +122,8 @@ Loader::Engine::Engine(std::shared_ptr<const Source> source, LoaderOptions optio
   const auto threads = std::min<std::int64_t>(chosen.threads, ahead_);
   reach_ = std::min(ahead_, threads + 1);
   pool_ = std::make_unique<SlabPool>(slab, static_cast<std::size_t>(ahead_ + 2));
-  const auto& cache = shared_.source().dataset(0).cache();
+  const auto& cache =
+      shared_.window() ? shared_.window()->cache() : shared_.source().dataset(0).cache();
   if (cache && !shared_.source().mixed()) {
     next_use_ = std::make_shared<LoaderNextUse>(shared_.shared_source());
     cache->follow(next_use_);
@@ -235,8 +237,8 @@ void Loader::Engine::work() {
   for (;;) {
     const Nanos began = real_clock().now();
     room_.wait(lock, [&] {
-      return stopping_ ||
-             (!run_->failed && run_->taken < run_->steps && run_->taken < run_->delivered + reach_);
+      return stopping_ || (run_->wanted && !run_->failed && run_->taken < run_->steps &&
+                           run_->taken < run_->delivered + reach_);
     });
     idle_ns_ += real_clock().now() - began;
     if (stopping_) return;
@@ -394,5 +396,8 @@ std::int64_t Loader::steps_left() const { return engine_->steps_left(); }
 LoaderStats Loader::stats() const { return engine_->stats(); }
 std::int64_t Loader::ahead() const { return engine_->ahead(); }
 std::int64_t Loader::slabs() const { return engine_->slabs(); }
+std::shared_ptr<const store::Cache> Loader::window() const {
+  return engine_->window() == nullptr ? nullptr : engine_->window()->cache();
+}
 
 }  // namespace bedplate::data

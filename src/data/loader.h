@@ -64,6 +64,14 @@ struct DecodeCall {
   std::function<std::string(std::size_t sample)> place;  // for messages: its shard and the rest
 };
 
+// Memory for a window of the order, so that what is shuffled together is read together:
+// internal/window_memory.h.
+enum class KeepWindow {
+  kAuto,    // where samples are small and far away, no cache was given, and memory is free
+  kAlways,  // but for a mix, and for samples that are objects of their own
+  kNever,
+};
+
 struct LoaderOptions {
   std::int64_t batch_size = 1;  // of one rank
   std::int64_t rank = 0;
@@ -77,6 +85,7 @@ struct LoaderOptions {
   int refetches = 2;
   Verify verify = Verify::kFirst;
   Nanos read_timeout = store::kDefaultTimeout;
+  KeepWindow keep_window = KeepWindow::kAuto;
   // Called in a loader thread in place of collating: fills Batch::made.
   std::function<void(const DecodeCall&, Batch&)> decode = {};
 };
@@ -136,6 +145,8 @@ class Loader {
   LoaderStats stats() const;
   std::int64_t ahead() const;  // batches that are made ahead at most
   std::int64_t slabs() const;  // that exist now
+  // The memory of a window; nullptr: none is kept.
+  std::shared_ptr<const store::Cache> window() const;
 
  private:
   class Engine;

@@ -57,6 +57,7 @@ class Source {
    public:
     Drawn at(std::int64_t position) const;
     std::int64_t samples() const;
+    bool is_listed() const { return listed_; }  // of in_order()
     // Of one data set in its own order: when the sample comes; else nullopt.
     std::optional<std::int64_t> position_of(std::int64_t sample) const;
 

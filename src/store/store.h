@@ -53,6 +53,8 @@ struct Read {
   std::string version;              // if not empty: of this version only, else kCorrupt
   std::optional<Error> error = {};  // out: an older one is forgotten
   From from = From::kAnywhere;
+  // Of the whole object, where it is known with the version: a cache then asks nobody. -1: not.
+  std::int64_t object_size = -1;
 };
 
 // An object in the making: it appears under its key whole, by commit(), or not at all. One thread.

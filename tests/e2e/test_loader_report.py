@@ -1,15 +1,13 @@
 """bedplate.data under `bedplate run`: its waits are input, its threads are told by their own knobs, and what its caches and remote
 stores count is in the report."""
-import http.server
 import json
-import re
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 from support import BEDPLATE
+from web_server import web_server
 
 pytest.importorskip("torch")
 pytest.importorskip("bedplate.data", reason="the package has no extension module here", exc_type=ImportError)
@@ -37,7 +35,8 @@ def decode(sample):
     time.sleep(0.002)
     return torch.from_numpy(sample["x"])
 
-loader = Loader(Dataset(url, cache=cache, format="packed"), 8, threads=1, prefetch=1 << 16, shuffle="full", **({"decode": decode} if slow else {}))
+loader = Loader(Dataset(url, cache=cache, format="packed"), 8, threads=1, prefetch=1 << 16, shuffle="full",
+                keep_window=False, **({"decode": decode} if slow else {}))
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), 1e-6)
 for epoch in range(epochs):
@@ -82,44 +81,9 @@ def shards(tmp_path):
 def far(tmp_path):
     """Samples of 128 KiB behind a web server that takes 25 ms to answer; `far.asked` counts its answers."""
     write_shards(tmp_path / "far", 32768, 240)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self):
-            self.do_GET(head=True)
-
-        def do_GET(self, head=False):
-            path = tmp_path / "far" / self.path.strip("/").partition("?")[0]
-            if not path.is_file():
-                self.send_error(404)
-                return
-            server.asked += 1
-            time.sleep(0.025)
-            bytes_ = path.read_bytes()
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            begin, end = (int(wanted[1]), min(int(wanted[2]) + 1, len(bytes_))) if wanted else (0, len(bytes_))
-            self.send_response(206 if wanted else 200)
-            self.send_header("ETag", '"1"')
-            self.send_header("Content-Length", str(end - begin))
-            if wanted:
-                self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(bytes_)}")
-            self.end_headers()
-            if not head:
-                self.wfile.write(bytes_[begin:end])
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.asked = 0
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    server.url = f"http://127.0.0.1:{server.server_port}/000000.shard"
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with web_server(tmp_path / "far", 0.025) as server:
+        server.url = f"{server.url}/000000.shard"
+        yield server
 
 
 def test_a_loader_that_is_too_slow_is_named_with_its_threads(tmp_path, shards):

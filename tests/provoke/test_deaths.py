@@ -19,9 +19,9 @@ def test_the_first_death_is_named(kind):
         pytest.skip(str(missing))
     found = outcome.finding("crash")
     conftest.row(f"crash: {kind}", found["status"] if found else "NOT FOUND", found["gain_ceiling"] if found else None,
-                 note=outcome.report["verdict"]["text"])
+                 note=outcome.verdict["text"])
     assert outcome.exit_code != 0
     assert outcome.rules[:1] == ["crash"], outcome.text
-    assert words in outcome.report["verdict"]["text"], outcome.text
+    assert words in outcome.verdict["text"], outcome.text
     if job["ranks"] > 1:
         assert found["scope"]["ranks"] == [rank], outcome.text

@@ -30,7 +30,7 @@ def test_fault_is_named_first_and_its_ceiling_holds(fault, rounds):
         is_named(fault, outcome)
     for outcome in mended:
         assert outcome.rules == [], outcome.text
-        assert outcome.report["verdict"]["status"] == "healthy", outcome.text
+        assert outcome.verdict["status"] == "healthy", outcome.text
     if not harness.LONG:
         return
     assert gain > harness.NOISE, f"the fault cost nothing ({gain:.2f}): it was not provoked"
@@ -46,7 +46,7 @@ def provoke(fault, path):
 
 def is_named(fault, outcome):
     assert outcome.rules[:1] == [fault.rule], outcome.text
-    assert outcome.report["verdict"]["rule"] == fault.rule
+    assert outcome.verdict["rule"] == fault.rule
     assert set(outcome.rules) <= {fault.rule, *fault.allow}, outcome.text
     for other in outcome.findings[1:]:
         assert other["because_of"], f"{other['rule']} is no consequence\n{outcome.text}"

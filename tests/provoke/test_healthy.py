@@ -11,7 +11,7 @@ def test_a_healthy_job_has_no_findings(shape, healthy_rounds):
     wrong = []
     for _ in range(healthy_rounds):
         outcome = harness.run(faults.flags(faults.HEALTHY[shape]))
-        if outcome.rules or outcome.report["verdict"]["status"] != "healthy":
+        if outcome.rules or outcome.verdict["status"] != "healthy":
             wrong.append(outcome)
     conftest.row(shape, "healthy" if not wrong else f"{len(wrong)} WRONG", note=f"{healthy_rounds} runs")
     assert not wrong, wrong[0].text

@@ -49,6 +49,10 @@ class Loader:
                  the same number of batches.
     threads      None: what the processors of this rank suggest, 1 to 8
     prefetch     bytes of batches that are made ahead
+    keep_window  memory for the samples that are mixed with each other, shared by the ranks of a
+                 machine, so that neighbours in remote shards are read together and not each sample
+                 alone. None: where samples are small and remote, the data set has no cache, and
+                 four times as much memory is free; True; False. Not for a Mix or a sampler=
     on_bad       None: as the data set says; "raise"; "skip:N": its row is a copy of another one of
                  the batch, counted in stats(), an error beyond N; "refetch": read again, past
                  caches, then raise. Bad is what cannot be read, has a wrong checksum, or cannot be
@@ -62,7 +66,8 @@ class Loader:
     tensors that view memory of the loader: it is used again only after they are gone.
 
     Memory: (batches ahead) × (bytes of a batch), which `prefetch` bounds, and the samples of one
-    batch a thread as they lie in shards, plus what you keep.
+    batch a thread as they lie in shards, plus what you keep; and stats()["window"]["bytes"] a
+    machine where a window is kept.
 
     Of a `Mix`, batches have the place of each row's data set as "__source__".
 
@@ -86,6 +91,7 @@ class Loader:
         tail: str = "pad",
         threads: Optional[int] = None,
         prefetch: int = 256 << 20,
+        keep_window: Optional[bool] = None,
         on_bad: Optional[str] = None,
         verify: str = "first",
         as_: Optional[str] = None,
@@ -104,8 +110,6 @@ class Loader:
                 raise ValueError("a sampler is for one data set and says itself what this rank takes")
             rank, world_size = 0, 1
         self._sampler = sampler
-        if shuffle is not False or sampler is not None:
-            _warn_of_requests(dataset for dataset, _ in self._parts)
         if rank is None or world_size is None:
             found = _rank_and_world_size()
             rank = found[0] if rank is None else rank
@@ -135,6 +139,7 @@ class Loader:
             "tail": tail,
             "threads": _default_threads() if threads is None else _whole("threads", threads, 1, 256),
             "prefetch_bytes": _whole("prefetch", prefetch, 0, 1 << 46),
+            "keep_window": None if keep_window is None else bool(keep_window),
             "fields": [_field(name, spec) for name, spec in (fields or {}).items()],
             "on_bad": policy,
             "most_skipped": most_skipped,
@@ -155,7 +160,9 @@ class Loader:
                 'tail="drop" leaves no batch: %d samples are fewer than a batch of %d for %d ranks'
                 % (self._epoch_samples, self.batch_size, self.world_size)
             )
-        self._open()
+        window = self._open().stats()["window"]
+        if (window is None or sampler is not None) and (shuffle is not False or sampler is not None):
+            _warn_of_requests(part for part, _ in self._parts)
 
     # --- iteration ----------------------------------------------------------------------------
 
@@ -245,7 +252,8 @@ class Loader:
 
         batches, samples, bytes; make_ns (threads make batches), of that read_ns (they wait for
         stores) and check_ns (checksums); decode_ns (CPU time of copying and decoding); idle_ns
-        (threads wait for the consumer), wait_ns (the consumer waits for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead.
+        (threads wait for the consumer), wait_ns (the consumer waits for batches); skipped, refetched, bad (the first hundred: sample, what was wrong); ahead; window (None, or
+        what its memory did in this process: bytes that it may take, hits, misses, origin_reads, origin_bytes).
         """
         return dict(self._open().stats())
 
@@ -375,9 +383,9 @@ def _warn_of_requests(datasets: Iterable[Dataset]) -> None:
             continue
         if _stored_bytes(dataset) / len(dataset) < _WORTH_A_REQUEST:
             warnings.warn(
-                "%s has no cache: each of its shuffled samples is a request of its own. With "
-                'Dataset(…, cache="memory:4GB"), or a folder on a disk, neighbours are read together '
-                "(docs/cache.md)" % remote[0],
+                "%s has no cache, and no window of it is kept in memory: each of its shuffled samples is a "
+                'request of its own. With Dataset(…, cache="/nvme/cache:200GB") neighbours are read '
+                "together (docs/cache.md)" % remote[0],
                 stacklevel=3,
             )
 

@@ -56,6 +56,7 @@ LoaderShared::LoaderShared(std::shared_ptr<const Source> source, LoaderOptions o
     : source_(std::move(source)),
       options_(std::move(options)),
       collator_(collator_of(*source_, options_)),
+      window_(WindowMemory::open(*source_, options_.keep_window)),
       parts_(source_->parts()) {
   for (std::size_t i = 1; i < parts_.size(); ++i) check_part(i);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -139,6 +140,7 @@ std::shared_ptr<Batch> BatchMaker::make(const Source::Epoch& epoch, std::int64_t
   const Nanos begun = real_clock().now();
   const auto batch = std::make_shared<Batch>();
   shared_.collator().lay_out(share.count, std::move(slab), *batch);
+  by_window_ = shared_.window() != nullptr && !epoch.is_listed();
   draw(epoch, share);
   place_in_memory(*batch);
   read(in_order_);
@@ -203,6 +205,10 @@ void BatchMaker::place_in_memory(Batch& batch) {
   }
 }
 
+store::Store& BatchMaker::store_of(const Item& item) const {
+  return by_window_ ? shared_.window()->over(*item.shard->store) : *item.shard->store;
+}
+
 // Ascending: those of one store lie together.
 void BatchMaker::read(std::span<Item*> items) {
   const Nanos began = real_clock().now();
@@ -212,20 +218,21 @@ void BatchMaker::read(std::span<Item*> items) {
   std::int64_t bytes = 0;
   std::size_t begin = 0;
   while (begin < items.size()) {
-    store::Store& store = *items[begin]->shard->store;
+    const store::Store* const origin = items[begin]->shard->store.get();
     std::size_t end = begin;
-    for (; end < items.size() && items[end]->shard->store.get() == &store; ++end) {
+    for (; end < items.size() && items[end]->shard->store.get() == origin; ++end) {
       const Item& item = *items[end];
       const store::ObjectInfo& object = item.shard->index().object(item.in_shard, scratch);
       store::Read& one = reads_[end];
       one.key = object.key;
       one.version = object.version;
+      one.object_size = object.size;
       one.offset = item.extent.offset;
       one.into = item.raw;
       one.error.reset();
       bytes += item.extent.bytes;
     }
-    store.read(std::span(reads_).subspan(begin, end - begin), deadline);
+    store_of(*items[begin]).read(std::span(reads_).subspan(begin, end - begin), deadline);
     begin = end;
   }
   shared_.bytes += bytes;
@@ -237,7 +244,7 @@ void BatchMaker::read(std::span<Item*> items) {
     if (!items[i]->error) continue;
     if (shared_.options().on_bad == OnBad::kRefetch) {
       refetch(*items[i], shared_.options().refetches);
-    } else if (shared_.source().dataset(items[i]->drawn.part).cache()) {
+    } else if (by_window_ || shared_.source().dataset(items[i]->drawn.part).cache()) {
       refetch(*items[i], 1);  // a cache never makes a read fail that would not fail without it
     }
   }
@@ -264,7 +271,7 @@ void BatchMaker::refetch(Item& item, int times) {
                       .into = item.raw,
                       .version = object.version,
                       .from = store::From::kOrigin};
-    item.shard->store->read({&again, 1}, Deadline::after(shared_.options().read_timeout));
+    store_of(item).read({&again, 1}, Deadline::after(shared_.options().read_timeout));
     item.error = std::move(again.error);
     if (!item.error) check(item);
   }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "data/internal/window_memory.h"
 #include "data/loader.h"
 
 namespace bedplate::data {
@@ -19,6 +20,7 @@ class LoaderShared {
   const std::shared_ptr<const Source>& shared_source() const { return source_; }
   const LoaderOptions& options() const { return options_; }
   const Collator& collator() const { return collator_; }
+  const WindowMemory* window() const { return window_.get(); }  // nullptr: none is kept
 
   // Whether the samples of this shard can be read straight into the rows of a slab.
   bool reads_into_rows(std::size_t part, std::size_t shard);
@@ -49,6 +51,7 @@ class LoaderShared {
   const std::shared_ptr<const Source> source_;  // shared with the loader's maker
   const LoaderOptions options_;
   const Collator collator_;
+  const std::unique_ptr<WindowMemory> window_;
   std::vector<Part> parts_;
   mutable std::mutex mutex_;
   std::int64_t skipped_ = 0;
@@ -89,7 +92,10 @@ class BatchMaker {
   void pass_over(const Item& item);
   std::string place_of(const Item& item) const;
 
+  store::Store& store_of(const Item& item) const;
+
   LoaderShared& shared_;
+  bool by_window_ = false;  // this batch is of the order that the window's memory follows
   std::vector<Item> items_;
   std::vector<Item*> in_order_;  // of their places in storage
   std::vector<store::Read> reads_;

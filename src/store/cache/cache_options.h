@@ -29,7 +29,10 @@ enum class SharedWith { kNobody, kGroup, kEveryone };
 struct CacheOptions {
   std::filesystem::path folder = {};  // empty: memory only
   std::int64_t cap_bytes = 0;  // on disk; 0: what the folder had before, else 80 % of what is free
-  std::int64_t memory_bytes = 0;    // shared by the node's processes; 0: none
+  std::int64_t memory_bytes = 0;  // shared by the node's processes; 0: none
+  // Not empty: that memory lives only as long as a process has it open, and is shared by those of
+  // this user that give the same name. Empty: it lies in /dev/shm, and stays.
+  std::string memory_name = {};
   std::int64_t block_bytes = kMiB;  // a power of two, 64 KiB to 64 MiB; a folder keeps its first
   ReadType read_type = ReadType::kCachePromote;
   SharedWith shared_with = SharedWith::kNobody;

@@ -1,6 +1,7 @@
 #include "store/cache/internal/cache_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "os/durable_file.h"
 #include "os/per_process.h"
 #include "os/unique_fd.h"
+#include "store/cache/internal/memory_meeting.h"
 
 namespace bedplate::store::cache {
 namespace {
@@ -25,8 +27,10 @@ namespace {
 // The one descriptor that this process has of each file.
 class Descriptors {
  public:
-  // -1: there is no such file.
-  int open(const std::filesystem::path& path) {
+  // -1: there is no such file. Not through a symbolic link that another user may have put there,
+  // unless it is one of /proc.
+  enum class Links { kRefuse, kFollow };
+  int open(const std::filesystem::path& path, Links links) {
     const std::lock_guard lock(mutex_);
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0) {
@@ -35,21 +39,23 @@ class Descriptors {
         return at->second.fd;
       }
     }
-    // Not through a symbolic link and not from a pipe that another user may have put there.
-    os::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const int refuse = links == Links::kRefuse ? O_NOFOLLOW : 0;
+    os::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | refuse));
     if (!fd && errno == ENOENT) return -1;
     if (!fd) throw errno_error(errno, fmt::format("cannot open the cache {}", path.string()));
     if (::fstat(fd.get(), &status) != 0)
       throw errno_error(errno, fmt::format("cannot look at the cache {}", path.string()));
     if (!S_ISREG(status.st_mode))
       throw Error(Code::kCorrupt, "{} is no file of a cache; remove it", path.string());
-    auto& file = files_[{status.st_dev, status.st_ino}];
-    // Replaced since stat(): of a file that is in use here none may be closed.
-    if (file.uses++ == 0)
-      file.fd = fd.release();
-    else
-      static_cast<void>(fd.release());
-    return file.fd;
+    return add(std::move(fd), status);
+  }
+
+  int take(os::UniqueFd fd) {
+    const std::lock_guard lock(mutex_);
+    struct stat status {};
+    if (::fstat(fd.get(), &status) != 0)
+      throw errno_error(errno, "cannot look at a cache in memory");
+    return add(std::move(fd), status);
   }
 
   void close(int fd) {
@@ -66,6 +72,17 @@ class Descriptors {
     int fd = -1;
     int uses = 0;
   };
+
+  int add(os::UniqueFd fd, const struct stat& status) {
+    auto& file = files_[{status.st_dev, status.st_ino}];
+    // Replaced since stat(): of a file that is in use here none may be closed.
+    if (file.uses++ == 0)
+      file.fd = fd.release();
+    else
+      static_cast<void>(fd.release());
+    return file.fd;
+  }
+
   std::mutex mutex_;
   std::map<std::pair<dev_t, ino_t>, File> files_;
 };
@@ -133,6 +150,26 @@ void make_folder(const std::filesystem::path& folder, SharedWith shared_with) {
     throw errno_error(errno, fmt::format("cannot share the cache's folder {}", folder.string()));
 }
 
+// An empty cache: how it begins, and its size with the index, which is sparse.
+struct NewFile {
+  std::string begin;
+  off_t bytes;
+};
+
+NewFile new_file(std::int64_t cap, std::int64_t block_bytes) {
+  const Header header =
+      header_for(static_cast<std::uint64_t>(block_bytes), slots_for(cap, block_bytes),
+                 {os::random_bits(), os::random_bits()});
+  State state{};
+  state.changing = 1;  // so that the first who changes anything makes the index
+  state.cap_bytes = cap;
+  state.crc = crc_of(state);
+  std::string begin(kOrdersAt, '\0');
+  std::memcpy(begin.data(), &header, sizeof header);
+  std::memcpy(begin.data() + kStateAt, &state, sizeof state);
+  return {std::move(begin), static_cast<off_t>(header.blocks_at)};
+}
+
 void make_file(const std::filesystem::path& folder, const CacheOptions& options) {
   check_block_bytes(options.block_bytes);
   struct stat status {};
@@ -140,23 +177,12 @@ void make_file(const std::filesystem::path& folder, const CacheOptions& options)
     throw errno_error(errno, fmt::format("cannot look at the cache's folder {}", folder.string()));
   if (!S_ISDIR(status.st_mode))
     throw Error(Code::kInvalid, "{} is no folder; a cache wants one", folder.string());
-  const std::int64_t cap = options.cap_bytes > 0 ? options.cap_bytes : default_cap(folder);
-  const Header header =
-      header_for(static_cast<std::uint64_t>(options.block_bytes),
-                 slots_for(cap, options.block_bytes), {os::random_bits(), os::random_bits()});
-  State state{};
-  state.changing = 1;  // so that the first who changes anything makes the index
-  state.cap_bytes = cap;
-  state.crc = crc_of(state);
-
+  const NewFile made = new_file(options.cap_bytes > 0 ? options.cap_bytes : default_cap(folder),
+                                options.block_bytes);
   os::DurableFile file(folder / kFileName);
-  std::string first(kOrdersAt, '\0');
-  std::memcpy(first.data(), &header, sizeof header);
-  std::memcpy(first.data() + kStateAt, &state, sizeof state);
-  file.write(first);
+  file.write(made.begin);
   const mode_t mode = status.st_mode & S_IWOTH ? 0666 : status.st_mode & S_IWGRP ? 0660 : 0600;
-  if (::fchmod(file.fd(), mode) != 0 ||
-      ::ftruncate(file.fd(), static_cast<off_t>(header.blocks_at)) != 0)
+  if (::fchmod(file.fd(), mode) != 0 || ::ftruncate(file.fd(), made.bytes) != 0)
     throw errno_error(errno, fmt::format("cannot make a cache in {}", folder.string()));
   try {
     file.commit(os::DurableFile::IfExists::kRefuse);
@@ -178,25 +204,62 @@ struct flock record_lock(short type, std::uint64_t at) {
 
 CacheFile::CacheFile(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}
 
-CacheFile::~CacheFile() { descriptors().close(fd_); }
+CacheFile::~CacheFile() {
+  descriptors().close(fd_);
+  if (!memory_name_.empty()) MemoryMeeting(memory_name_).tidy();
+}
+
+// Error{kCorrupt} when it does not begin as a cache does.
+void CacheFile::read_header() {
+  read(0, raw_writable(header_));
+  const auto refuse = [&] {
+    throw Error(Code::kCorrupt, "{} is no cache, or damaged at its begin; remove it",
+                path_.string());
+  };
+  if (std::memcmp(header_.magic, kMagic, sizeof kMagic) != 0 || header_.crc != crc_of(header_) ||
+      header_.slots == 0 || header_.slots > 1UL << 31 || header_.block_bytes < 64 * kKiB ||
+      header_.block_bytes > 64 * kMiB || !std::has_single_bit(header_.block_bytes))
+    refuse();
+  const Header expected = header_for(header_.block_bytes, header_.slots, header_.key);
+  if (std::memcmp(&expected, &header_, sizeof header_) != 0) refuse();
+}
 
 std::unique_ptr<CacheFile> CacheFile::find(const std::filesystem::path& folder) {
   const auto path = folder / kFileName;
-  const int fd = descriptors().open(path);
+  const int fd = descriptors().open(path, Descriptors::Links::kRefuse);
   if (fd < 0) return nullptr;
   std::unique_ptr<CacheFile> file(new CacheFile(path, fd));
-  file->read(0, raw_writable(file->header_));
-  const Header& header = file->header_;
-  const auto refuse = [&] {
-    throw Error(Code::kCorrupt, "{} is no cache, or damaged at its begin; remove it",
-                path.string());
-  };
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.crc != crc_of(header) ||
-      header.slots == 0 || header.slots > 1UL << 31 || header.block_bytes < 64 * kKiB ||
-      header.block_bytes > 64 * kMiB || !std::has_single_bit(header.block_bytes))
-    refuse();
-  const Header expected = header_for(header.block_bytes, header.slots, header.key);
-  if (std::memcmp(&expected, &header, sizeof header) != 0) refuse();
+  file->read_header();
+  return file;
+}
+
+std::unique_ptr<CacheFile> CacheFile::in_memory(const std::string& name,
+                                                const CacheOptions& options) {
+  check_block_bytes(options.block_bytes);
+  MemoryMeeting meeting(name);
+  const std::filesystem::path path = "memory:" + name;  // in messages
+  const auto adopt = [&](int fd) { return std::unique_ptr<CacheFile>(new CacheFile(path, fd)); };
+  std::unique_ptr<CacheFile> file;
+  if (const auto offered = meeting.offered()) {
+    try {
+      const int fd = descriptors().open(*offered, Descriptors::Links::kFollow);
+      if (fd >= 0) file = adopt(fd);
+      if (file) file->read_header();
+    } catch (const Error&) {  // what cannot be used is replaced
+      file.reset();
+    }
+  }
+  if (!file) {
+    const NewFile made = new_file(options.cap_bytes, options.block_bytes);
+    os::UniqueFd fd(::memfd_create("bedplate-cache", MFD_CLOEXEC));
+    if (!fd || ::ftruncate(fd.get(), made.bytes) != 0)
+      throw errno_error(errno, "cannot make a cache in memory");
+    file = adopt(descriptors().take(std::move(fd)));
+    file->write(0, std::as_bytes(std::span(made.begin)));
+    file->read_header();
+    meeting.offer(file->fd());
+  }
+  file->memory_name_ = name;
   return file;
 }
 

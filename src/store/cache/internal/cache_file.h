@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "store/cache/cache_options.h"
 #include "store/cache/internal/layout.h"
@@ -36,6 +37,9 @@ class CacheFile {
                                          const CacheOptions& options);
   // The same, but nullptr when there is none.
   static std::unique_ptr<CacheFile> find(const std::filesystem::path& folder);
+  // A file that lives as long as any process has it open, the one of this name among this user's
+  // processes (memory_meeting.h); made when there is none. `options.cap_bytes` is above 0.
+  static std::unique_ptr<CacheFile> in_memory(const std::string& name, const CacheOptions& options);
   CacheFile(const CacheFile&) = delete;
   CacheFile& operator=(const CacheFile&) = delete;
   ~CacheFile();
@@ -78,8 +82,10 @@ class CacheFile {
 
  private:
   CacheFile(std::filesystem::path path, int fd);
+  void read_header();
 
   std::filesystem::path path_;
+  std::string memory_name_;  // of in_memory()
   int fd_;
   Header header_{};
 };

@@ -112,7 +112,11 @@ class ReadCall {
 
 CachedObject ReadCall::object_of(const Read& read) {
   auto object = known_.objects.find(read.key);
-  if (!object || read.version.empty() || object->version != read.version) {
+  if ((!object || object->version != read.version) && !read.version.empty() &&
+      read.object_size >= 0) {
+    check_key(read.key);
+    object = CachedObject{.size = read.object_size, .version = read.version};
+  } else if (!object || read.version.empty() || object->version != read.version) {
     check_key(read.key);
     const ObjectInfo found = info(origin_, read.key, deadline_);
     if (!object || object->version != found.version || object->size != found.size)

@@ -66,16 +66,17 @@ std::shared_ptr<BlockFile> Tiers::open_tier(Tier& tier, std::int64_t block_bytes
   if (tier.file || now < tier.try_again) return tier.file;
   try {
     CacheOptions options = tier.options;
-    if (options.folder.empty()) {
+    const bool memory = options.folder.empty();
+    if (memory && block_bytes > 0) options.block_bytes = block_bytes;
+    if (memory && options.memory_name.empty()) {
       options.folder = memory_folder(options_);
       check_memory_folder(options.folder, options_.folder);
       options.shared_with = sharing_of(options_.folder, options_.shared_with);
-      if (block_bytes > 0) options.block_bytes = block_bytes;
     }
-    const auto kind =
-        tier.options.folder.empty() ? BlockFile::Kind::kMemory : BlockFile::Kind::kDisk;
-    auto file =
-        std::make_shared<BlockFile>(CacheFile::open(options.folder, options), options, kind);
+    auto bytes = options.folder.empty() ? CacheFile::in_memory(options.memory_name, options)
+                                        : CacheFile::open(options.folder, options);
+    auto file = std::make_shared<BlockFile>(
+        std::move(bytes), options, memory ? BlockFile::Kind::kMemory : BlockFile::Kind::kDisk);
     if (block_bytes > 0 && file->block_bytes() != block_bytes)
       throw Error(Code::kInvalid,
                   "{} holds blocks of {}, and the folder behind it of {}; remove it",
