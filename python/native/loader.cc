@@ -5,7 +5,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -104,9 +108,47 @@ FieldSpec field_of(const nb::dict& from) {
   return out;
 }
 
-// Python's object in C++ threads: taken and let go with the interpreter's lock.
+// The time that a thread of a loader is in Python, or waits for its lock. The interpreter's end
+// kills threads that come to it then, and C++ does not survive that: end_all() comes first.
+class Turn {
+ public:
+  Turn() {
+    ++turns_;
+    if (over_) --turns_, has_it_ = false;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (has_it_) --turns_;
+  }
+  explicit operator bool() const { return has_it_; }
+
+  // There are no more of them; false when some have not ended after so many seconds.
+  static bool end_all(double patience) {
+    const nb::gil_scoped_release released;
+    over_ = true;
+    const Deadline deadline = Deadline::after(static_cast<Nanos>(patience * kSecond));
+    while (turns_ > 0 && !deadline.passed())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return turns_ == 0;
+  }
+
+ private:
+  bool has_it_ = true;
+  static inline std::atomic<int> turns_{0};
+  static inline std::atomic<bool> over_{false};
+};
+
+// Python's object in C++ threads: taken and let go with the interpreter's lock; not let go when the
+// interpreter ends.
 std::shared_ptr<nb::object> shared_object(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
+            if (PyGILState_Check()) {
+              delete held;
+              return;
+            }
+            const Turn turn;
+            if (!turn) return;
             const nb::gil_scoped_acquire locked;
             delete held;
           }};
@@ -114,6 +156,8 @@ std::shared_ptr<nb::object> shared_object(nb::object object) {
 
 // What decode() makes of each sample, as a list in batch.made; called in loader threads.
 void decode_each(const nb::object& function, const data::DecodeCall& call, Batch& batch) {
+  const Turn turn;
+  if (!turn) throw Error(Code::kInvalid, "the interpreter is about to end");
   const nb::gil_scoped_acquire locked;
   nb::list made;
   for (std::size_t i = 0; i < call.samples.size(); ++i) {
@@ -170,8 +214,10 @@ class PyLoader {
     std::vector<data::SourcePart> of;
     for (const nb::handle part : parts) {
       const auto pair = nb::cast<nb::tuple>(part);
-      of.push_back(
-          {nb::cast<std::shared_ptr<const data::Dataset>>(pair[0]), nb::cast<double>(pair[1])});
+      // nanobind's own shared pointers want the interpreter's lock whenever they die.
+      of.push_back({std::shared_ptr<const data::Dataset>(shared_object(nb::borrow(pair[0])),
+                                                         nb::cast<const data::Dataset*>(pair[0])),
+                    nb::cast<double>(pair[1])});
     }
     const data::SourceOptions source_options{
         .seed = nb::cast<std::uint64_t>(order["seed"]),
@@ -193,6 +239,14 @@ class PyLoader {
   // left behind.
   bool close(double patience) {
     const nb::gil_scoped_release released;
+    closing_ = true;
+    const Deadline deadline = Deadline::after(static_cast<Nanos>(patience * kSecond) + kSecond);
+    // Whoever waits for a batch, in another thread, looks up soon; the loader is not taken from it.
+    // In this thread a signal's handler may have come in between.
+    const int own = here_ == this ? 1 : 0;
+    while (inside_ > own && !deadline.passed())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (inside_ > own) return false;
     const bool ended = !loader_ || loader_->close(static_cast<Nanos>(patience * kSecond));
     loader_.reset();
     return ended;
@@ -200,6 +254,7 @@ class PyLoader {
 
   // {name: column}, what decode() made, or None at the epoch's end.
   nb::object next(Arrays arrays, double timeout) {
+    const Inside inside(*this);
     const auto batch = wait_for_batch(static_cast<Nanos>(timeout * kSecond));
     if (!batch) return nb::none();
     if (batch->made) return *std::static_pointer_cast<nb::object>(batch->made);
@@ -234,6 +289,22 @@ class PyLoader {
   nb::list caches();
 
  private:
+  struct Inside {
+    explicit Inside(PyLoader& loader) : loader_(loader), before_(std::exchange(here_, &loader)) {
+      ++loader_.inside_;
+    }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ~Inside() {
+      --loader_.inside_;
+      here_ = before_;
+    }
+
+   private:
+    PyLoader& loader_;
+    const PyLoader* const before_;
+  };
+
   data::Loader& loader() {
     if (!loader_) throw Error(Code::kInvalid, "the loader is closed");
     return *loader_;
@@ -242,6 +313,7 @@ class PyLoader {
   std::shared_ptr<const Batch> wait_for_batch(Nanos timeout) {
     const Deadline deadline = Deadline::after(timeout);
     for (;;) {
+      if (closing_) throw Error(Code::kInvalid, "the loader is closed");
       std::optional<std::shared_ptr<const Batch>> batch;
       {
         const nb::gil_scoped_release released;
@@ -257,7 +329,12 @@ class PyLoader {
 
   std::shared_ptr<const data::Source> source_;  // shared with the loader
   std::unique_ptr<data::Loader> loader_;
+  std::atomic<bool> closing_{false};
+  std::atomic<int> inside_{0};  // threads in next()
+  static thread_local const PyLoader* here_;
 };
+
+thread_local const PyLoader* PyLoader::here_ = nullptr;
 
 nb::dict PyLoader::stats() {
   const data::LoaderStats stats = loader().stats();
@@ -339,6 +416,7 @@ void bind_loader(nb::module_& module) {
       .def("caches", &PyLoader::caches)
       .def("close", &PyLoader::close);
   module.def("remote_counters", &remote_counters);
+  module.def("end_turns", &Turn::end_all);
   // The sample at each of `count` positions from `first` on: for looking at orders.
   module.def(
       "order", [](std::int64_t samples, std::uint64_t seed, std::int64_t block, std::int64_t window,

@@ -52,6 +52,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 NB_MODULE(_native, module) {
   using namespace bedplate::python;
+  nb::set_leak_warnings(false);  // what is left at the interpreter's end is left on purpose
   corrupt_error = PyErr_NewExceptionWithDoc(
       "bedplate.data.CorruptError", "Data is not what it must be: cut off, damaged, or changed.",
       PyExc_ValueError, nullptr);

@@ -51,11 +51,11 @@ def test_samples_that_are_mixed_are_fetched_together(far):
     loader.close()
     assert places() == []
     with pytest.warns(UserWarning, match="no window of it is kept"):
-        plain = data.Loader(dataset, 32, seed=3, as_="numpy", keep_window=False)
+        plain = data.Loader(dataset, 32, seed=3, as_="numpy", keep_window=False, prefetch=1)
     assert plain.stats()["window"] is None
     asked = far.asked
-    assert numbers(plain) == taken
-    assert far.asked - asked > SAMPLES / 2
+    assert next(iter(plain))["x"][:, 0].tolist() == taken[:32]
+    assert far.asked - asked >= 32
 
 
 def test_a_sampler_has_no_window(far):

@@ -24,17 +24,19 @@ def web_server(folder, seconds=0.0):
             with lock:
                 server.asked += 1
             time.sleep(seconds)
-            whole = path.read_bytes()
+            size = path.stat().st_size
             wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            begin, end = (int(wanted[1]), min(int(wanted[2]) + 1, len(whole))) if wanted else (0, len(whole))
+            begin, end = (int(wanted[1]), min(int(wanted[2]) + 1, size)) if wanted else (0, size)
             self.send_response(206 if wanted else 200)
             self.send_header("ETag", '"1"')
             self.send_header("Content-Length", str(end - begin))
             if wanted:
-                self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(whole)}")
+                self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{size}")
             self.end_headers()
             if not head:
-                self.wfile.write(whole[begin:end])
+                with path.open("rb") as file:
+                    file.seek(begin)
+                    self.wfile.write(file.read(end - begin))
 
         def log_message(self, *_):
             pass

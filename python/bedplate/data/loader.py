@@ -318,13 +318,14 @@ def _close_all() -> None:
     # Before the interpreter goes: threads may be about to call decode().
     global _exiting
     _exiting = True
-    for loader in list(_open_loaders):
-        if not loader._close(_LAST_PATIENCE):
-            print(
-                "bedplate: decode() has not returned for %g s; the process ends without it"
-                % _LAST_PATIENCE,
-                file=sys.stderr,
-            )
+    ended = all([loader._close(_LAST_PATIENCE) for loader in list(_open_loaders)])
+    # Those that were closed before may have threads that have not come back from decode() yet.
+    # From here on no thread of theirs enters Python, whose end would kill it.
+    if not (_native.end_turns(_LAST_PATIENCE if ended else 0) and ended):
+        print(
+            "bedplate: decode() has not returned for %g s; the process ends without it" % _LAST_PATIENCE,
+            file=sys.stderr,
+        )
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
