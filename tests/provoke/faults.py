@@ -58,7 +58,7 @@ FAULTS = [
           limits={"memory_mib": 700}, needs=("data",), allow=("input_workers",)),
     Fault("io_throttle", "io_throttle", {"steps": 40, "width": 1024, "workers": 1, "data": "chunks", "chunk-mb": 4, "data-mb": 512,
                                          "drop-cache": True}, {}, {}, limits={"read_mib": 40}, needs=("data",), allow=("input_workers",)),
-    Fault("cold_cache", "cold_cache", {"steps": 57, "width": 768, "workers": 1, "data": "chunks", "chunk-mb": 24, "data-mb": 1440},
+    Fault("cold_cache", "cold_cache", {"steps": 38, "width": 768, "workers": 1, "data": "chunks", "chunk-mb": 36, "data-mb": 1440},
           {}, {"prime": True}, needs=("large data",), allow=("input_workers",), says="for the first time"),
     Fault("readahead_amplification", "readahead_amplification", {"steps": 40, "width": 1024, "workers": 1, "data": "jumps"},
           {}, {"advise-random": True}, needs=("data", "read-ahead"), allow=("input_workers", "cold_cache"), says="MADV_RANDOM"),
