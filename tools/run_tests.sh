@@ -30,7 +30,7 @@ suite() {
   [ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
   printf '%-12s %4d passed %3d failed %3d skipped  %4d s\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
   if [ $status -ne 0 ]; then tail -n 150 "$log"; fi
-  sed -nE '/^(UNSTABLE|SKIPPED)/p; s/^\t? *[0-9]+ - (.*) \(Skipped\)$/SKIPPED \1/p' "$log" | sort | uniq -c | head -n 40
+  sed -nE '/^(UNSTABLE|SKIPPED)/p; s/^\t? *[0-9]+ - ([^ ]*).* \(Skipped\)$/SKIPPED \1/p' "$log" | sort | uniq -c | head -n 40
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   rm -f "$log"
 }

@@ -54,9 +54,6 @@ LOST = {r"^unknown: ": "time is lost, cause unknown"}
 MORE_WORKERS = r"^(?!mend ).*(increase|raise)[^.;]*workers"
 MORE_WORKERS_ANYHOW = r"^(?!mend )(?!.*\bif\b).*(increase|raise)[^.;]*workers"
 
-# Rules that came after the comparison: nobody was asked about their faults yet.
-NOT_COMPARED = {"cold_cache", "readahead_amplification"}
-
 FAULTS = {
     "cpu_quota": Accepted(
         planted="a cgroup's CPU quota of 0.4", cause=r"cpu.?quota|throttl.*(cpu|period)|cgroup.*cpu limit",
@@ -112,6 +109,12 @@ FAULTS = {
         suggested=r"io\.max|blkio|throttl", symptoms={**WAITS, **IO, **LOST},
         # The limit is the group's: more readers share it.
         useless=MORE_WORKERS),
+    "cold_cache": Accepted(
+        planted="36 MiB a batch, never read here before", cause=r"cold_cache|for the first time|cache (is|was) cold",
+        suggested=r"page cache|warm(ing)? (up )?(the )?cache|cache[^.]* on (a )?local", symptoms={**WAITS, **IO, **LOST}),
+    "readahead_amplification": Accepted(
+        planted="pieces of 16 KiB at random places of a mapped file", cause=r"read-?ahead", suggested=r"read-?ahead|MADV_RANDOM|FADV_RANDOM",
+        symptoms={**WAITS, **IO, **LOST}),
     "small_files": Accepted(
         planted="8,192 files of 2 KiB a batch", cause=r"small[-_ ]files?|many (small )?files",
         suggested=r"small[- ](file|random)|shard",
