@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <fstream>
-
-#include "os/test_folder.h"
+#include "os/test_host.h"
 
 namespace bedplate::os {
 namespace {
@@ -14,12 +12,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class CgroupTreeTest : public ::testing::Test {
+class CgroupTreeTest : public TestHost {
  protected:
-  void put(const fs::path& path, std::string_view text) {
-    fs::create_directories((folder_.path() / path).parent_path());
-    std::ofstream(folder_.path() / path) << text;
-  }
   void group(const fs::path& path) { fs::create_directories(folder_.path() / path); }
 
   std::string folder_of(const CgroupTree& tree, std::string_view controller,
@@ -34,9 +28,6 @@ class CgroupTreeTest : public ::testing::Test {
     }
     return folders;
   }
-
-  TestFolder folder_;
-  HostRoot host_{folder_.path()};
 };
 
 TEST_F(CgroupTreeTest, EachControllerOfV1HasItsOwnTree) {

@@ -1,28 +1,12 @@
 #include "os/free_memory.h"
 
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <string_view>
-
 #include "base/units.h"
-#include "os/test_folder.h"
+#include "os/test_host.h"
 
 namespace bedplate::os {
 namespace {
 
-namespace fs = std::filesystem;
-
-class FreeMemory : public ::testing::Test {
- protected:
-  void put(const fs::path& path, std::string_view text) {
-    fs::create_directories((folder_.path() / path).parent_path());
-    std::ofstream(folder_.path() / path) << text;
-  }
-
-  TestFolder folder_;
-  HostRoot host_{folder_.path()};
-};
+class FreeMemory : public TestHost {};
 
 TEST_F(FreeMemory, IsWhatTheMachineHasWithoutGroups) {
   EXPECT_EQ(free_memory(host_), std::nullopt);

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <fstream>
-
-#include "os/test_folder.h"
+#include "os/test_host.h"
 
 namespace bedplate::os {
 namespace {
@@ -13,15 +11,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class HostRootTest : public ::testing::Test {
- protected:
-  void put(const fs::path& path, std::string_view text) {
-    fs::create_directories((folder_.path() / path).parent_path());
-    std::ofstream(folder_.path() / path) << text;
-  }
-  TestFolder folder_;
-  HostRoot host_{folder_.path()};
-};
+class HostRootTest : public TestHost {};
 
 TEST_F(HostRootTest, AbsentIsNulloptNotZeroAndNotAnError) {
   put("sys/x/value", "0\n");

@@ -108,7 +108,7 @@ class Loader:
         if sampler is not None:
             if isinstance(dataset, Mix) or rank is not None or world_size is not None:
                 raise ValueError("a sampler is for one data set and says itself what this rank takes")
-            rank, world_size = 0, 1
+            rank, world_size, keep_window = 0, 1, False
         self._sampler = sampler
         if rank is None or world_size is None:
             found = _rank_and_world_size()
@@ -160,8 +160,8 @@ class Loader:
                 'tail="drop" leaves no batch: %d samples are fewer than a batch of %d for %d ranks'
                 % (self._epoch_samples, self.batch_size, self.world_size)
             )
-        window = self._open().stats()["window"]
-        if (window is None or sampler is not None) and (shuffle is not False or sampler is not None):
+        in_storage_order = shuffle is False and sampler is None
+        if self._open().stats()["window"] is None and not in_storage_order:
             _warn_of_requests(part for part, _ in self._parts)
 
     # --- iteration ----------------------------------------------------------------------------
