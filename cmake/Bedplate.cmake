@@ -149,6 +149,11 @@ function(bedplate_room name)
   target_link_libraries(bedplate_${name} PUBLIC ${R_LIBS})
 endfunction()
 
+# bedplate_built_quickly(TARGET): for code that runs once a command, or in a test: -O2 would be a third of its build.
+function(bedplate_built_quickly target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # bedplate_part(ROOM KIND FILE SYMBOL): adds the file to the room and its descriptor to the room's table of KIND.
 # The file ends in `constexpr <Kind> SYMBOL = {…}` (declared extern through the generated table); see src/doctor/rules.
 function(bedplate_part room kind file symbol)
@@ -184,6 +189,7 @@ function(bedplate_tests room)
   include(GoogleTest)
   add_executable(${room}_tests ${ARGN})
   target_link_libraries(${room}_tests PRIVATE bedplate_${room} GTest::gmock GTest::gtest_main)
+  bedplate_built_quickly(${room}_tests)
   target_compile_options(${room}_tests PRIVATE -Wno-shadow)  # GoogleTest's own macros nest a lambda's `info`
   target_compile_definitions(${room}_tests PRIVATE BEDPLATE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${room}_tests DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120 LABELS ${room})
