@@ -1,6 +1,10 @@
 # The house rules of the build, in one place: how a room, a part, a test, an embedded file is declared.
 
+include(CMakeDependentOption)
+
 option(BEDPLATE_TESTS "build the tests" ON)
+# A quarter of the time of a build from nothing. Off where the tests are built: a file that lacks an include shows there.
+cmake_dependent_option(BEDPLATE_PRECOMPILE "precompiled headers of the standard library and fmt" ON "NOT BEDPLATE_TESTS" OFF)
 option(BEDPLATE_WERROR "warnings are errors" OFF)
 option(BEDPLATE_WITH_BPF "BPF programs (needs libbpf and clang)" ON)
 option(BEDPLATE_WITH_URING "reads by io_uring (needs liburing)" ON)
@@ -20,7 +24,7 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD)
@@ -147,6 +151,11 @@ function(bedplate_room name)
     target_link_libraries(bedplate_${name} PUBLIC bedplate_${used})
   endforeach()
   target_link_libraries(bedplate_${name} PUBLIC ${R_LIBS})
+  if(BEDPLATE_PRECOMPILE)
+    target_precompile_headers(bedplate_${name} PRIVATE
+      <algorithm> <atomic> <chrono> <cstring> <filesystem> <functional> <map> <memory> <mutex> <optional> <span> <string>
+      <string_view> <unordered_map> <variant> <vector> <fmt/format.h>)
+  endif()
 endfunction()
 
 # bedplate_built_quickly(TARGET): for code that runs once a command, or in a test: -O2 would be a third of its build.

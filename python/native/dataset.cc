@@ -101,6 +101,7 @@ void bind_dataset(nb::module_& module) {
            })
       .def("cache_counters", &cache_counters)
       .def_prop_ro("samples", &Dataset::samples)
+      .def_prop_ro("stored_bytes", &Dataset::stored_bytes)
       .def_prop_ro("fingerprint", &Dataset::fingerprint)
       .def_prop_ro("memory_bytes", &Dataset::memory_bytes);
   module.def("expand_braces", [](const std::string& text) { return data::expand_braces(text); });

@@ -287,6 +287,10 @@ class PyLoader {
                           stats.idle_ns, stats.wait_ns, stats.samples, stats.bytes);
   }
   nb::list caches();
+  std::int64_t window_bytes() {
+    const auto window = loader().window();
+    return window ? window->options().memory_bytes : 0;
+  }
 
  private:
   struct Inside {
@@ -368,14 +372,16 @@ nb::dict PyLoader::stats() {
   return out;
 }
 
-// Of each cache that its data sets read through: which one (the same number for the same cache),
-// what it did in this process in the order of bedplate.data.report, and why it was passed by.
+// Of each cache that its data sets are read through, its own window too: which one (the same number
+// for the same cache), what it did in this process in the order of bedplate.data.report, and why it
+// was passed by.
 nb::list PyLoader::caches() {
   nb::list out;
-  std::set<const store::Cache*> told;
-  for (std::size_t part = 0; part < source_->parts(); ++part) {
-    const store::Cache* const cache = source_->dataset(part).cache().get();
-    if (cache == nullptr || !told.insert(cache).second) continue;
+  std::set<const store::Cache*> caches = {loader().window().get()};
+  for (std::size_t part = 0; part < source_->parts(); ++part)
+    caches.insert(source_->dataset(part).cache().get());
+  caches.erase(nullptr);
+  for (const store::Cache* const cache : caches) {
     const store::CacheActivity did = cache->activity();
     const store::CacheCounters& of = did.counters;
     out.append(
@@ -414,6 +420,7 @@ void bind_loader(nb::module_& module) {
       .def("stats", &PyLoader::stats)
       .def("times", &PyLoader::times)
       .def("caches", &PyLoader::caches)
+      .def("window_bytes", &PyLoader::window_bytes)
       .def("close", &PyLoader::close);
   module.def("remote_counters", &remote_counters);
   module.def("end_turns", &Turn::end_all);

@@ -82,6 +82,7 @@ def test_a_data_set_is_a_sequence_of_dicts(numbers):
         ds[250]
     assert sum(int(s["number"]) for s in ds) == sum(range(250))
     assert len(ds.shards()) == 3
+    assert ds.stored_bytes == sum(shard["bytes"] for shard in ds.shards()) > 0
     assert "250 samples in 3 shards" in repr(ds)
 
 

@@ -77,6 +77,9 @@ void Dataset::number_samples() {
     if (__builtin_add_overflow(samples_, shard.samples, &samples_))
       throw Error(Code::kCorrupt, "the shards claim more than 2^63 samples, up to {} in {}",
                   to_utf8(shard.object.key), shard.store->url());
+    if (__builtin_add_overflow(stored_bytes_, shard.object.size, &stored_bytes_))
+      throw Error(Code::kCorrupt, "the shards claim more than 2^63 bytes, up to {} in {}",
+                  to_utf8(shard.object.key), shard.store->url());
     const std::string_view key = shard.object.key;
     const std::size_t name = key.rfind('/') + 1;  // a copy elsewhere is the same data
     fingerprint_ = key_of({fingerprint_, hash_of(key.substr(name)),

@@ -86,6 +86,7 @@ class Dataset {
   };
   std::span<const Shard> shards() const { return shards_; }
   std::int64_t samples() const { return samples_; }
+  std::int64_t stored_bytes() const { return stored_bytes_; }  // of all shards, as they lie there
 
   struct Place {
     std::size_t shard = 0;
@@ -126,6 +127,7 @@ class Dataset {
   std::vector<Shard> shards_;
   ShardOptions options_;
   std::int64_t samples_ = 0;
+  std::int64_t stored_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
   std::vector<std::string> notes_;
   std::shared_ptr<store::Cache> cache_;

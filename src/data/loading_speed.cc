@@ -145,9 +145,7 @@ SourceOptions order_of(const Dataset& dataset, const LoadingOptions& options) {
   if (options.shuffle == Shuffle::kNone) {
     order.block = std::max<std::int64_t>(1, dataset.samples());
   } else if (options.shuffle == Shuffle::kBlock) {
-    std::int64_t stored = 0;
-    for (const Dataset::Shard& shard : dataset.shards()) stored += shard.object.size;
-    const BlockShuffle usual = block_shuffle(stored, dataset.samples());
+    const BlockShuffle usual = block_shuffle(dataset.stored_bytes(), dataset.samples());
     order.block = usual.block;
     order.window = usual.window;
   }

@@ -32,6 +32,7 @@ void take_line(std::string_view line, DataPlane& plane) {
   if (!object.is_object()) return;
   plane.url = text_of(object, "url");
   plane.cache = text_of(object, "cache");
+  plane.window_bytes = whole_of(object, "window");
   plane.trouble = text_of(object, "trouble");
   plane.set_bytes = whole_of(object, "bytes");
   plane.set_samples = whole_of(object, "samples");
@@ -46,6 +47,7 @@ void take_lines(const std::vector<std::string_view>& lines, DataPlane& plane) {
     if (one.set_bytes < plane.set_bytes) continue;
     plane.url = std::move(one.url);
     plane.cache = std::move(one.cache);
+    plane.window_bytes = one.window_bytes;
     plane.trouble = std::move(one.trouble);
     plane.set_bytes = one.set_bytes;
     plane.set_samples = one.set_samples;
@@ -105,14 +107,18 @@ std::string read_text(const DataPlane& plane) {
   return text;
 }
 
-std::string cache_text(const DataPlane& plane) {
+DataLine cache_line(const DataPlane& plane) {
+  const bool window = plane.cache.empty();
   const std::int64_t all = plane.hit_bytes + plane.origin_bytes;
-  return fmt::format(
-      "{}: {} of {} from it ({} of that from memory); {} from the origin in {} blocks; {} blocks "
-      "evicted",
-      plane.cache, share_text(plane.hit_bytes, all), bytes_text(all),
-      bytes_text(plane.memory_bytes), bytes_text(plane.origin_bytes), count_text(plane.misses),
-      count_text(plane.evictions));
+  const std::string in_memory =
+      window ? std::string()
+             : fmt::format(" ({} of that from memory)", bytes_text(plane.memory_bytes));
+  return {window ? "window" : "cache",
+          fmt::format("{}: {} of {} from it{}; {} from the origin in {} blocks; {} blocks evicted",
+                      window ? bytes_text(plane.window_bytes) + " of memory" : plane.cache,
+                      share_text(plane.hit_bytes, all), bytes_text(all), in_memory,
+                      bytes_text(plane.origin_bytes), count_text(plane.misses),
+                      count_text(plane.evictions))};
 }
 
 std::string passed_text(const DataPlane& plane) {
@@ -181,6 +187,7 @@ DataPlane together(const std::vector<DataPlane>& planes) {
     for (const auto& [metric, member] : kCounters) sum.*member += one.*member;
     if (sum.url.empty()) sum.url = one.url;
     if (sum.cache.empty()) sum.cache = one.cache;
+    sum.window_bytes = std::max(sum.window_bytes, one.window_bytes);  // a machine has one
     if (sum.trouble.empty()) sum.trouble = one.trouble;
     if (one.set_bytes > sum.set_bytes) {
       sum.set_bytes = one.set_bytes;
@@ -199,7 +206,7 @@ std::vector<DataPlane> shown_planes(const std::vector<DataPlane>& planes) {
 
 std::vector<DataLine> data_lines(const DataPlane& plane) {
   std::vector<DataLine> lines = {{label_of(plane), read_text(plane)}};
-  if (!plane.cache.empty()) lines.push_back({"cache", cache_text(plane)});
+  if (plane.counts_hits()) lines.push_back(cache_line(plane));
   if (plane.pass_throughs > 0 || !plane.trouble.empty())
     lines.push_back({"past it", passed_text(plane)});
   if (plane.remote_reads > 0) lines.push_back({"remote", remote_text(plane)});

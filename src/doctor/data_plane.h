@@ -26,7 +26,7 @@ DataPlane together(const std::vector<DataPlane>& planes);
 std::vector<DataPlane> shown_planes(const std::vector<DataPlane>& planes);
 
 struct DataLine {
-  std::string label;  // "rank 0", then "cache", "remote" …
+  std::string label;  // "rank 0", then "cache" or "window", "remote" …
   std::string text;
 };
 std::vector<DataLine> data_lines(const DataPlane& plane);

@@ -81,9 +81,10 @@ struct StepSummary {
 struct DataPlane {
   int rank = -1;
   int pid = 0;
-  std::string url = {};        // of the first data set's first shards; without its query
-  std::string cache = {};      // as Dataset(cache=) was given; empty: none
-  std::int64_t set_bytes = 0;  // of the data sets' shards; 0: not told
+  std::string url = {};           // of the first data set's first shards; without its query
+  std::string cache = {};         // as Dataset(cache=) was given; empty: none
+  std::int64_t window_bytes = 0;  // memory that a loader without a cache reads through; 0: none
+  std::int64_t set_bytes = 0;     // of the data sets' shards; 0: not told
   std::int64_t set_samples = 0;
 
   std::int64_t batches = 0;
@@ -95,6 +96,8 @@ struct DataPlane {
   Nanos decode = 0;      // … and on the processor: checking, copying, decoding
   Nanos idle = 0;        // and waiting for the loop
 
+  // Of the cache, or of the window.
+  bool counts_hits() const { return !cache.empty() || window_bytes > 0; }
   std::int64_t hits = 0;
   std::int64_t hit_bytes = 0;
   std::int64_t memory_bytes = 0;  // of hit_bytes

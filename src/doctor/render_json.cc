@@ -110,12 +110,18 @@ Json finding_of(const Finding& finding) {
 
 Json data_of(const DataPlane& data) {
   Json cache;
-  if (!data.cache.empty()) {
-    cache = {{"cache", to_utf8(data.cache)}, {"hits", data.hits},
-             {"hit_bytes", data.hit_bytes},  {"memory_bytes", data.memory_bytes},
-             {"misses", data.misses},        {"origin_bytes", data.origin_bytes},
-             {"evictions", data.evictions},  {"pass_throughs", data.pass_throughs},
-             {"waits", data.waits},          {"trouble", to_utf8(data.trouble)}};
+  if (data.counts_hits()) {
+    cache = {{"cache", data.cache.empty() ? Json() : Json(to_utf8(data.cache))},
+             {"window_bytes", data.window_bytes},
+             {"hits", data.hits},
+             {"hit_bytes", data.hit_bytes},
+             {"memory_bytes", data.memory_bytes},
+             {"misses", data.misses},
+             {"origin_bytes", data.origin_bytes},
+             {"evictions", data.evictions},
+             {"pass_throughs", data.pass_throughs},
+             {"waits", data.waits},
+             {"trouble", to_utf8(data.trouble)}};
   }
   Json remote;
   if (data.remote_reads > 0) {

@@ -28,7 +28,8 @@ import json, sys, time
 import torch
 from bedplate.data import Dataset, Loader
 
-url, cache, slow, epochs = sys.argv[1], sys.argv[2] or None, sys.argv[3] == "slow", int(sys.argv[4])
+url, cache, how, epochs = sys.argv[1], sys.argv[2] or None, sys.argv[3], int(sys.argv[4])
+slow = how == "slow"
 torch.set_num_threads(1)
 
 def decode(sample):
@@ -36,7 +37,7 @@ def decode(sample):
     return torch.from_numpy(sample["x"])
 
 loader = Loader(Dataset(url, cache=cache, format="packed"), 8, threads=1, prefetch=1 << 16, shuffle="full",
-                keep_window=False, **({"decode": decode} if slow else {}))
+                keep_window=how == "window", **({"decode": decode} if slow else {}))
 model = torch.nn.Linear(64, 64)
 optimizer = torch.optim.SGD(model.parameters(), 1e-6)
 for epoch in range(epochs):
@@ -117,6 +118,15 @@ def test_remote_data_without_a_cache_are_told_to_get_one(tmp_path, far):
     assert 25 <= data["remote"]["mean_ms"] <= data["remote"]["p99_ms"] * 1.3
     assert data["threads"]["store_wait_s"] > 0.5 * data["threads"]["make_s"]
     assert findings(found)["input_workers"]["because_of"]
+
+
+def test_a_window_in_memory_is_told_like_a_cache(tmp_path, far):
+    found = report(tmp_path, far.url, "window", epochs=2)
+    (data,) = found["data"]
+    window = data["cache"]
+    assert window["cache"] is None and window["window_bytes"] > data["set_bytes"] >= 240 * 131072
+    assert 240 * 131072 <= window["origin_bytes"] < 1.1 * data["set_bytes"], data
+    assert window["hit_bytes"] >= 240 * 131072 and window["evictions"] == 0, data
 
 
 def test_a_cold_cache_is_named_and_a_warm_one_is_none(tmp_path, far):

@@ -95,6 +95,11 @@ class Dataset:
         """Of the shards' names, sizes and numbers of samples: 16 hexadecimal digits."""
         return "%016x" % self._native.fingerprint
 
+    @property
+    def stored_bytes(self) -> int:
+        """Of all shards, as they lie there."""
+        return int(self._native.stored_bytes)
+
     def shards(self) -> List[Dict[str, Any]]:
         """Key, bytes, format, number of the first sample and number of samples of each shard."""
         return list(self._native.shards())

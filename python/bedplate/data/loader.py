@@ -373,16 +373,12 @@ def _default_threads() -> int:
     return min(8, max(1, len(os.sched_getaffinity(0)) // max(1, ranks_here)))
 
 
-def _stored_bytes(dataset: Dataset) -> int:
-    return sum(shard["bytes"] for shard in dataset.shards())
-
-
 def _warn_of_requests(datasets: Iterable[Dataset]) -> None:
     for dataset in datasets:
         remote = [u for u in dataset.urls if u.startswith(("s3://", "http://", "https://"))]
         if not remote or dataset.cache or len(dataset) == 0:
             continue
-        if _stored_bytes(dataset) / len(dataset) < _WORTH_A_REQUEST:
+        if dataset.stored_bytes / len(dataset) < _WORTH_A_REQUEST:
             warnings.warn(
                 "%s has no cache, and no window of it is kept in memory: each of its shuffled samples is a "
                 'request of its own. With Dataset(…, cache="/nvme/cache:200GB") neighbours are read '
@@ -406,7 +402,7 @@ def _block_and_window(
     if shuffle not in (True, "block"):
         raise ValueError('shuffle is "block", "full", True or False, not %r' % (shuffle,))
     samples = sum(len(dataset) for dataset, _ in parts)
-    stored = sum(_stored_bytes(dataset) for dataset, _ in parts)
+    stored = sum(dataset.stored_bytes for dataset, _ in parts)
     block, usual_window = _native.block_shuffle(stored, samples)
     if window is not None:
         window = _whole("window", window, 1, 1 << 62)

@@ -138,7 +138,7 @@ class Wait:
 
     def _tell_line(self, at: int, trouble: str, slowest: int) -> None:
         if self._key not in _lines:
-            _lines[self._key] = (at, _LINE_NS, "", _describe(self._loader))
+            _lines[self._key] = (at, _LINE_NS, "", _describe(self._loader, self._native))
         due, gap, before, described = _lines[self._key]
         if at < due and trouble == before:
             return
@@ -147,13 +147,14 @@ class Wait:
         self._ring.text("loader_data", json.dumps(line))
 
 
-def _describe(loader: Any) -> Dict[str, Any]:
+def _describe(loader: Any, native: Any) -> Dict[str, Any]:
     """The data sets of a loader: where they lie, without what may be secret, and how large."""
     sets = [part for part, _ in loader._parts]
     cache: Optional[str] = next((one.cache for one in sets if one.cache), None)
     return {
         "url": sets[0].urls[0].partition("?")[0][:200] if sets[0].urls else "",
         "cache": cache,
-        "bytes": sum(shard["bytes"] for one in sets for shard in one.shards()),
+        "window": native.window_bytes(),
+        "bytes": sum(one.stored_bytes for one in sets),
         "samples": sum(len(one) for one in sets),
     }

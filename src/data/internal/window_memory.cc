@@ -13,12 +13,6 @@ constexpr std::int64_t kReadAhead = 64 * kMiB;  // of the next window
 constexpr std::int64_t kMost = 2 * kGiB;
 constexpr std::int64_t kFreeAsMuch = 4;  // times what is taken
 
-std::int64_t stored_bytes(const Dataset& dataset) {
-  std::int64_t bytes = 0;
-  for (const Dataset::Shard& shard : dataset.shards()) bytes += shard.object.size;
-  return bytes;
-}
-
 bool is_remote(std::string_view url) {
   return url.starts_with("s3://") || url.starts_with("http://") || url.starts_with("https://");
 }
@@ -27,7 +21,7 @@ bool pays(const Source& source) {
   const Dataset& dataset = source.dataset(0);
   const bool remote = std::ranges::any_of(
       dataset.shards(), [](const auto& shard) { return is_remote(shard.store->url()); });
-  return remote && stored_bytes(dataset) / dataset.samples() < kWorthARequest;
+  return remote && dataset.stored_bytes() / dataset.samples() < kWorthARequest;
 }
 
 }  // namespace
@@ -39,7 +33,7 @@ std::int64_t window_bytes(const Source& source) {
     return shard.format->samples == Format::Samples::kElsewhere;
   });
   if (elsewhere) return 0;
-  const std::int64_t stored = stored_bytes(dataset);
+  const std::int64_t stored = dataset.stored_bytes();
   const double mean = static_cast<double>(stored) / static_cast<double>(dataset.samples());
   const auto bytes_of = [&](std::int64_t samples) {
     return static_cast<std::int64_t>(mean * static_cast<double>(samples));

@@ -54,9 +54,9 @@ std::optional<double> storage_share(const Fetches& f) {
 
 // Of what a loader asked its cache or its remote store for, the part that came from there.
 std::optional<double> origin_share(const DataPlane& data) {
-  const double origin = data.cache.empty() ? static_cast<double>(data.remote_bytes)
-                                           : static_cast<double>(data.origin_bytes);
-  const double hit = data.cache.empty() ? 0 : static_cast<double>(data.hit_bytes);
+  const bool counted = data.counts_hits();
+  const double origin = static_cast<double>(counted ? data.origin_bytes : data.remote_bytes);
+  const double hit = counted ? static_cast<double>(data.hit_bytes) : 0;
   if (!(origin + hit > 0)) return std::nullopt;
   return origin / (origin + hit);
 }
@@ -81,17 +81,23 @@ bool pages_stay(const RunView& run, const Cold& cold) {
          refaults(run, run.window()) < read / 10;
 }
 
+// The data set as a whole fits the memory that its loader reads through.
+bool window_holds_all(const DataPlane& data) {
+  return data.set_bytes > 0 && data.window_bytes >= data.set_bytes;
+}
+
 Kind kind_of(const RunView& run, const Cold& cold) {
   const double time = seconds(length(run.window()));
   const DataPlane& data = cold.data;
   const double least = read_mib_least(run) * time;
   if (data.pass_throughs > data.hits && !data.cache.empty()) return Kind::kPassedBy;
-  if (!data.cache.empty() && data.misses > 0 && static_cast<double>(data.origin_bytes) >= least) {
+  const bool cached = !data.cache.empty() || window_holds_all(data);
+  if (cached && data.misses > 0 && static_cast<double>(data.origin_bytes) >= least) {
     const bool full = static_cast<double>(data.evictions) >=
                       static_cast<double>(data.misses) * run.threshold("cold_cache.evicted_share");
     return full ? Kind::kTooSmall : Kind::kBlocks;
   }
-  if (data.cache.empty() && static_cast<double>(data.remote_bytes) >= least && least > 0)
+  if (!cached && static_cast<double>(data.remote_bytes) >= least && least > 0)
     return Kind::kNoCache;
   if (!(least > 0) || cold.fetch.storage_bytes < least || !pages_stay(run, cold))
     return Kind::kNone;
@@ -165,8 +171,12 @@ std::string title(const Cold& cold) {
     case Kind::kPassedBy:
       return fmt::format("the cache {} cannot be used", data.cache);
     case Kind::kNoCache:
-      return fmt::format("every epoch reads {} anew: there is no cache",
-                         data.url.empty() ? "remote data" : data.url);
+      return fmt::format("every epoch reads {} anew: there is no cache{}",
+                         data.url.empty() ? "remote data" : data.url,
+                         data.window_bytes > 0
+                             ? fmt::format(", and {} of memory hold the window that is mixed alone",
+                                           human_bytes(static_cast<double>(data.window_bytes)))
+                             : std::string());
     case Kind::kNone:
       break;
   }
@@ -192,7 +202,8 @@ void add_page_evidence(const RunView& run, const Cold& cold, Finding& f) {
 void add_block_evidence(const Cold& cold, Finding& f) {
   const DataPlane& data = cold.data;
   for (const DataLine& line : data_lines(data)) {
-    if (line.label == "cache" || line.label == "past it" || line.label == "remote")
+    if (line.label == "cache" || line.label == "window" || line.label == "past it" ||
+        line.label == "remote")
       f.evidence.push_back({"bedplate.data: " + line.label, line.text});
   }
   if (data.make > 0) {
@@ -234,7 +245,7 @@ void advise(const Cold& cold, Finding& f) {
       if (folder.empty())
         f.fix = fmt::format(
             "memory alone is empty when a job begins; put a folder behind it, {}, and {}",
-            dataset_call(data, data.cache + "," + given), f.fix);
+            dataset_call(data, data.cache.empty() ? given : data.cache + "," + given), f.fix);
       f.undo = fmt::format("bedplate cache drop {}", bare);
       break;
     case Kind::kTooSmall:

@@ -179,6 +179,37 @@ TEST(ColdCache, WithoutACacheEveryEpochIsTheFirst) {
   EXPECT_NEAR(f->gain_ceiling, 0.57, 0.02);
 }
 
+// The set has 5 GB.
+RunBuilder through_a_window(std::string_view bytes) {
+  auto run = remote("");
+  run.note(100, "loader_data",
+           fmt::format(R"({{"url":"s3://corpus/train/","bytes":5000000000,"cache":null,)"
+                       R"("window":{}}})",
+                       bytes));
+  run.counter("proc/100", "trace.cache_misses", 20)
+      .counter("proc/100", "trace.cache_origin_bytes", 20e6)
+      .counter("proc/100", "trace.cache_hit_bytes", 20e6);
+  return run;
+}
+
+TEST(ColdCache, AWindowInMemoryTakesItsHitsOffTheCeiling) {
+  const Report report = judge(through_a_window("1000000000").build());
+  const Finding* f = finding(report, "cold_cache");
+  ASSERT_NE(f, nullptr);
+  EXPECT_THAT(f->title, HasSubstr("anew: there is no cache, and 954 MiB of memory hold"));
+  EXPECT_THAT(evidence(*f), HasSubstr("954 MiB of memory: 50 % of"));
+  EXPECT_NEAR(f->gain_ceiling, 0.57 / 2, 0.02);
+}
+
+TEST(ColdCache, AWindowThatHoldsAllIsColdOnceAJob) {
+  const Report report = judge(through_a_window("6000000000").build());
+  const Finding* f = finding(report, "cold_cache");
+  ASSERT_NE(f, nullptr);
+  EXPECT_THAT(f->title, HasSubstr("the cache is cold: 50 %"));
+  EXPECT_THAT(f->fix, HasSubstr("memory alone is empty when a job begins; put a folder behind it, "
+                                "Dataset(\"s3://corpus/train/\", cache=\"/nvme/cache:200GB\")"));
+}
+
 TEST(ColdCache, ACacheThatCannotBeUsedIsNamedWithTheReason) {
   auto run = remote("/nvme/cache:200GB");
   run.note(100, "loader_data",
