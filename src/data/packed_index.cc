@@ -15,6 +15,11 @@ namespace {
 
 using namespace packed;
 
+// What is read of a shard's two ends, both at once: of most all that opening needs, so that one
+// that is far away is open after one round trip.
+constexpr std::uint64_t kHead = kPage;
+constexpr std::uint64_t kTail = 32 * kKiB;  // an index of 2,000 samples
+
 class PackedIndex : public ShardIndex {
  public:
   PackedIndex(store::ObjectInfo shard, Schema schema, std::span<const std::uint64_t> places,
@@ -73,6 +78,7 @@ class Opening {
       : store_(store), info_(info), deadline_(deadline) {}
 
   std::shared_ptr<const ShardIndex> open(CutOff cut_off) {
+    read_ends();
     read_header();
     if (const auto trailer = read_trailer()) return from_trailer(*trailer);
     const std::int64_t end = scan_blocks();
@@ -95,13 +101,54 @@ class Opening {
             to_utf8(info_.key), store_.url()};
   }
 
+  struct Part {
+    std::uint64_t offset = 0;
+    std::span<std::byte> into;
+  };
+  void read_at_once(std::span<const Part> parts) {
+    std::vector<store::Read> reads;
+    for (const Part& part : parts) {
+      reads.push_back({.key = info_.key,
+                       .offset = static_cast<std::int64_t>(part.offset),
+                       .into = part.into,
+                       .version = info_.version});
+    }
+    store_.read(reads, deadline_);
+    for (const store::Read& read : reads) {
+      if (read.error) throw *read.error;
+    }
+  }
+
+  void read_ends() {
+    const auto size = static_cast<std::uint64_t>(info_.size);
+    head_.resize(std::min(size, kHead));
+    tail_.resize(std::min(size - head_.size(), kTail));
+    const Part ends[] = {{0, head_}, {size - tail_.size(), tail_}};
+    read_at_once(ends);
+  }
+  // False when they are not among what was read of the ends.
+  bool take_of_ends(const Part& part) {
+    const auto size = static_cast<std::uint64_t>(info_.size);
+    for (const Part& end : {Part{0, head_}, Part{size - tail_.size(), tail_}}) {
+      if (part.offset < end.offset || part.offset - end.offset > end.into.size() ||
+          part.into.size() > end.into.size() - (part.offset - end.offset))
+        continue;
+      std::ranges::copy(end.into.subspan(part.offset - end.offset, part.into.size()),
+                        part.into.begin());
+      return true;
+    }
+    return false;
+  }
+  void read(std::span<const Part> parts) {
+    std::vector<Part> left;
+    for (const Part& part : parts) {
+      if (!take_of_ends(part)) left.push_back(part);
+    }
+    if (!left.empty()) read_at_once(left);
+  }
   void read(std::uint64_t offset, std::span<std::byte> into) {
-    store::read_exactly(store_,
-                        {.key = info_.key,
-                         .offset = static_cast<std::int64_t>(offset),
-                         .into = into,
-                         .version = info_.version},
-                        deadline_);
+    const Part part{offset, into};
+    read({&part, 1});
   }
   template <typename T>
   T read_head(std::uint64_t offset) {
@@ -154,8 +201,10 @@ class Opening {
       throw corrupt("its index has an impossible size");
     places_.resize(trailer.records);
     entries_.resize(trailer.records);
-    read(trailer.index_offset, writable(places_));
-    read(trailer.index_offset + trailer.records * sizeof(std::uint64_t), writable(entries_));
+    const Part index[] = {
+        {trailer.index_offset, writable(places_)},
+        {trailer.index_offset + trailer.records * sizeof(std::uint64_t), writable(entries_)}};
+    read(index);
     if (crc32c(writable(entries_), crc32c(writable(places_))) != trailer.index_crc)
       throw corrupt("its index's checksum is wrong");
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -208,6 +257,8 @@ class Opening {
   store::Store& store_;
   const store::ObjectInfo& info_;
   Deadline deadline_;
+  std::vector<std::byte> head_;
+  std::vector<std::byte> tail_;  // what the head does not hold
   std::uint64_t header_bytes_ = 0;
   Schema schema_;
   std::vector<std::uint64_t> places_;

@@ -13,6 +13,7 @@
 #include "data/test_bytes.h"
 #include "os/test_folder.h"
 #include "store/driver.h"
+#include "store/fault_store.h"
 
 namespace bedplate::data {
 namespace {
@@ -145,6 +146,26 @@ TEST_F(Packed, EachRecordOfFourKiBLiesOnAPage) {
   for (int i = 0; i < 3000; ++i) writer.add(values);
   const auto index = open(writer.finish());
   for (std::int64_t i = 0; i < 3000; ++i) ASSERT_EQ(index->extent(i).offset % packed::kPage, 0);
+}
+
+// Where a request takes 20 ms, it is their number that opening costs.
+TEST_F(Packed, ItsTwoEndsAreAllThatIsReadToOpenIt) {
+  int reads = 0;
+  store::FaultStore counting(place_.store, {.before_read = [&](const store::Read&) {
+                               ++reads;
+                               return std::optional<Error>();
+                             }});
+  const auto opened_with = [&](int samples) {
+    const ObjectInfo info =
+        write(std::vector<std::string>(static_cast<std::size_t>(samples), "text"));
+    reads = 0;
+    EXPECT_EQ(open_packed(counting, info, CutOff::kRefuse)->samples(), samples);
+    return reads;
+  };
+  EXPECT_EQ(opened_with(0), 2);
+  EXPECT_EQ(opened_with(1), 2);
+  EXPECT_EQ(opened_with(2000), 2);
+  EXPECT_EQ(opened_with(5000), 4) << "an index longer than the end that was read";
 }
 
 TEST_F(Packed, ACutOffShardIsReadUpToItsLastWholeBlock) {

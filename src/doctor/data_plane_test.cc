@@ -97,7 +97,7 @@ TEST(DataPlaneTest, AWindowInMemoryIsShownWhereThereIsNoCache) {
   const auto data = run.build();
   const Report report = judge(data);
   EXPECT_THAT(render_text(report, data, {.columns = 200}),
-              HasSubstr("window     2.00 GiB of memory: 90 % of 19.1 MiB from it; 1.91 MiB from"));
+              HasSubstr("window   2 GiB of memory: 90 % of 19.1 MiB from it; 1.91 MiB from"));
   const auto json = nlohmann::json::parse(render_json(report));
   EXPECT_TRUE(json["data"][0]["cache"]["cache"].is_null());
   EXPECT_EQ(json["data"][0]["cache"]["window_bytes"], 2147483648);
