@@ -9,6 +9,7 @@ namespace {
 // Samples of a range that are asked when they come: a block of storage is shuffled within one
 // window, so a few tell nearly what all would.
 constexpr std::int64_t kAsked = 8;
+constexpr std::int64_t kNext = 4 * kMiB;  // of storage order
 
 std::string name_of(std::string_view store_url, std::string_view key) {
   return std::string(store_url) + '\n' + std::string(key);
@@ -62,6 +63,14 @@ std::optional<std::int64_t> LoaderNextUse::next_use(std::string_view store_url,
     if (next != kNever) break;
   }
   return next;
+}
+
+std::int64_t LoaderNextUse::fetch_ahead() const {
+  const SourceOptions& order = source_->options();
+  if (order.block == 1) return 0;
+  if (order.window > 1) return order.window;
+  const double next = static_cast<double>(kNext) / source_->mean_sample_bytes();
+  return std::min(order.block, static_cast<std::int64_t>(std::min(next, 1e9)));
 }
 
 }  // namespace bedplate::data

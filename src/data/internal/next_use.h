@@ -24,6 +24,8 @@ class LoaderNextUse : public store::NextUse {
   std::int64_t position() const override { return position_.load(std::memory_order_relaxed); }
   std::optional<std::int64_t> next_use(std::string_view store_url, std::string_view key,
                                        std::int64_t offset, std::int64_t bytes) const override;
+  // What lies together comes within one window, or, in storage order, next.
+  std::int64_t fetch_ahead() const override;
 
  private:
   const std::shared_ptr<const Source> source_;           // shared with the loader

@@ -264,6 +264,7 @@ void BlockFile::keep(std::span<const Fill> fills, Deadline deadline, CacheCounte
       for (const Fill& fill : fills) {
         const auto bytes = static_cast<std::uint32_t>(fill.bytes.size());
         const auto place = change.reserve(fill.name, bytes, fill.use);
+        kept_since_refusal_ = place ? std::min<int>(kept_since_refusal_ + 1, kManyKept) : 0;
         if (!place) continue;
         places.push_back(*place);
         kept.push_back({&fill, *place, {.name = fill.name, .bytes = bytes}});

@@ -56,7 +56,7 @@ class BlockFile {
   const CacheFile& file() const { return *file_; }
   bool in_memory() const { return kind_ == Kind::kMemory; }
   std::int64_t block_bytes() const { return file_->header().block_bytes; }
-  bool fits(std::int64_t bytes) const { return bytes <= room_.load(std::memory_order_relaxed); }
+  std::int64_t room() const { return room_.load(std::memory_order_relaxed); }  // of all blocks
 
   // Counts hits and bad checksums. Throws nothing: what cannot be read is not done.
   void read(std::span<Piece* const> pieces, Deadline deadline, CacheCounters& counters);
@@ -66,6 +66,8 @@ class BlockFile {
 
   // Those that are worth their place. Errors of Change and of writing.
   void keep(std::span<const Fill> fills, Deadline deadline, CacheCounters& counters);
+  // False for a while after one was not worth its place: there is none for what is not needed yet.
+  bool keeps_all() const { return kept_since_refusal_ >= kManyKept; }
 
   // Whoever holds it fetches the block; a dead process holds nothing.
   bool try_claim(const BlockName& name);
@@ -114,6 +116,8 @@ class BlockFile {
   const std::uint32_t chunk_;
   LocalState local_;
   Claims fetching_;
+  static constexpr int kManyKept = 256;
+  std::atomic<int> kept_since_refusal_ = kManyKept;
   std::atomic<std::int64_t> room_{0};
   std::atomic<std::uint64_t> reads_{0};
   std::array<Shard, kShards> shards_;

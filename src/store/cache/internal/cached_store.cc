@@ -17,8 +17,10 @@
 namespace bedplate::store::cache {
 namespace {
 
-constexpr std::int64_t kFetchedAtOnce = 64 * kMiB;  // by one call, in memory until it is stored
-constexpr std::size_t kPromotedAtOnce = 8;          // blocks
+constexpr std::int64_t kFetchedAtOnce = 64 * kMiB;   // by one call, in memory until it is stored
+constexpr std::int64_t kFetchedTogether = 4 * kMiB;  // where an order says that it is used soon
+constexpr std::int64_t kOfRoom = 16;                 // at most one part of so many of the room
+constexpr std::size_t kPromotedAtOnce = 8;           // blocks
 constexpr int kRoundsInVain = 8;
 constexpr Nanos kFirstPause = 100 * kMicrosecond;
 constexpr Nanos kLongestPause = 5 * kMillisecond;
@@ -59,8 +61,9 @@ class ReadCall {
   struct Block {
     CachedObject object;
     const std::string* key;
-    std::vector<Piece*> pieces;
+    std::vector<Piece*> pieces;  // none: fetched for what lies beside it
     std::int64_t length;
+    Use use;
   };
   // Blocks side by side in one object.
   struct Run {
@@ -77,10 +80,14 @@ class ReadCall {
   void serve();
   std::map<BlockName, Block> missing();
   bool fetch();
-  std::vector<BlockName> claim(const std::map<BlockName, Block>& blocks);
+  void claim(std::map<BlockName, Block>& blocks, std::vector<BlockName>& claimed);
+  std::optional<Use> used_soon(const std::string& key, std::int64_t offset,
+                               std::int64_t length) const;
+  std::vector<std::pair<BlockName, Block>> beside(const BlockName& name, const Block& block);
   std::vector<Run> runs_of(const std::map<BlockName, Block>& blocks,
                            const std::vector<BlockName>& claimed) const;
   void bring(std::vector<Run>& runs);
+  static Use use_of(const Block& block);
   void store(const std::vector<Run>& runs, const std::vector<Read>& fetched);
   void pass_by_missing();
   void read_past();
@@ -183,7 +190,7 @@ void ReadCall::drop(const Read& read, const CachedObject& object) {
 
 void ReadCall::resolve() {
   objects_.resize(reads_.size());
-  const bool usable = !files_.empty() && files_.back()->fits(block_bytes());
+  const bool usable = !files_.empty() && block_bytes() <= files_.back()->room();
   begin_reads(reads_, [&](Read& read) {
     const auto i = static_cast<std::size_t>(&read - reads_.data());
     past_[i] = !usable;
@@ -259,21 +266,64 @@ std::map<BlockName, ReadCall::Block> ReadCall::missing() {
   return blocks;
 }
 
-// Those of which no thread and no process is the fetcher. Nobody holds one while waiting for
-// others.
-std::vector<BlockName> ReadCall::claim(const std::map<BlockName, Block>& blocks) {
-  std::vector<BlockName> claimed;
+// nullopt when no order says that it is.
+std::optional<Use> ReadCall::used_soon(const std::string& key, std::int64_t offset,
+                                       std::int64_t length) const {
+  for (const auto& order : orders_) {
+    if (order->fetch_ahead() == 0) continue;
+    const auto next = order->next_use(origin_.url(), key, offset, length);
+    if (!next || *next == NextUse::kNever) continue;
+    if (*next - order->position() <= order->fetch_ahead())
+      return Use{.order = order->order(), .next = *next};
+  }
+  return std::nullopt;
+}
+
+// The other blocks of its part of the object that an order will use soon and that are not there.
+std::vector<std::pair<BlockName, ReadCall::Block>> ReadCall::beside(const BlockName& name,
+                                                                    const Block& block) {
+  std::vector<std::pair<BlockName, Block>> out;
+  const std::int64_t most =
+      std::min({kFetchedTogether, tiers_.fetch_bytes(), files_.back()->room() / kOfRoom});
+  const auto together = static_cast<std::uint32_t>(most / block_bytes());
+  if (together < 2 || !files_.back()->keeps_all()) return out;
+  BlockName other = name;
+  const std::uint32_t begin = name.number / together * together;
+  for (other.number = begin; other.number < begin + together; ++other.number) {
+    const std::int64_t at = other.number * block_bytes();
+    if (at >= block.object.size) break;
+    if (other == name) continue;
+    const std::int64_t length = length_of(block.object, other.number);
+    const auto use = used_soon(*block.key, at, length);
+    if (!use || std::ranges::any_of(files_, [&](const auto& file) { return file->has(other); }))
+      continue;
+    out.push_back({other, {block.object, block.key, {}, length, *use}});
+  }
+  return out;
+}
+
+// Those of which no thread and no process is the fetcher, and what is worth fetching beside them.
+// Nobody holds one while waiting for others.
+void ReadCall::claim(std::map<BlockName, Block>& blocks, std::vector<BlockName>& claimed) {
+  std::map<BlockName, Block> more;
   std::int64_t bytes = 0;
   for (const auto& [name, block] : blocks) {
     if (bytes > 0 && bytes + block.length > kFetchedAtOnce) break;
-    if (files_.back()->try_claim(name)) {
-      claimed.push_back(name);
-      bytes += block.length;
-    } else if (waited_.insert(name).second) {
-      ++counters_.waits;
+    if (!files_.back()->try_claim(name)) {
+      if (waited_.insert(name).second) ++counters_.waits;
+      continue;
+    }
+    claimed.push_back(name);
+    bytes += block.length;
+    for (auto& [other, its] : beside(name, block)) {
+      if (blocks.contains(other) || !files_.back()->try_claim(other)) continue;
+      claimed.push_back(other);
+      bytes += its.length;
+      more.emplace(other, std::move(its));
     }
   }
-  return claimed;
+  blocks.merge(more);
+  std::ranges::sort(claimed);
 }
 
 std::vector<ReadCall::Run> ReadCall::runs_of(const std::map<BlockName, Block>& blocks,
@@ -295,14 +345,15 @@ std::vector<ReadCall::Run> ReadCall::runs_of(const std::map<BlockName, Block>& b
 
 // False when all that is missing is being fetched by others.
 bool ReadCall::fetch() {
-  const auto blocks = missing();
+  auto blocks = missing();
   std::vector<BlockName> claimed;
   const auto release = [&] {
     for (const BlockName& name : claimed) files_.back()->release(name);
   };
   try {
-    claimed = claim(blocks);
+    claim(blocks, claimed);
   } catch (const Error& error) {
+    release();
     tiers_.failed(error);
     return true;
   }
@@ -359,16 +410,21 @@ void ReadCall::bring(std::vector<Run>& runs) {
   store(runs, fetched);
 }
 
+// Of several pieces of a block the one that is used again soonest counts.
+Use ReadCall::use_of(const Block& block) {
+  if (block.pieces.empty()) return block.use;
+  return (*std::ranges::min_element(block.pieces, {}, [](const Piece* p) { return p->use.next; }))
+      ->use;
+}
+
 void ReadCall::store(const std::vector<Run>& runs, const std::vector<Read>& fetched) {
   std::vector<Fill> fills;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::span<const std::byte> bytes = fetched[i].into;
     for (const auto* block : runs[i].blocks) {
       const auto length = static_cast<std::size_t>(block->second.length);
-      // Of several pieces of a block the one that is used again soonest counts.
-      const auto soonest = std::ranges::min_element(
-          block->second.pieces, {}, [](const Piece* piece) { return piece->use.next; });
-      if (!fetched[i].error) fills.push_back({block->first, bytes.first(length), (*soonest)->use});
+      if (!fetched[i].error)
+        fills.push_back({block->first, bytes.first(length), use_of(block->second)});
       bytes = bytes.subspan(length);
     }
   }
