@@ -105,7 +105,7 @@ class Opening {
     std::uint64_t offset = 0;
     std::span<std::byte> into;
   };
-  void read_at_once(std::span<const Part> parts) {
+  std::vector<store::Read> try_at_once(std::span<const Part> parts) {
     std::vector<store::Read> reads;
     for (const Part& part : parts) {
       reads.push_back({.key = info_.key,
@@ -114,7 +114,10 @@ class Opening {
                        .version = info_.version});
     }
     store_.read(reads, deadline_);
-    for (const store::Read& read : reads) {
+    return reads;
+  }
+  void read_at_once(std::span<const Part> parts) {
+    for (const store::Read& read : try_at_once(parts)) {
       if (read.error) throw *read.error;
     }
   }
@@ -124,7 +127,12 @@ class Opening {
     head_.resize(std::min(size, kHead));
     tail_.resize(std::min(size - head_.size(), kTail));
     const Part ends[] = {{0, head_}, {size - tail_.size(), tail_}};
-    read_at_once(ends);
+    const auto reads = try_at_once(ends);
+    for (const std::size_t i : {0u, 1u}) {
+      if (!reads[i].error) continue;
+      if (reads[i].error->code() != Code::kIo) throw *reads[i].error;
+      (i == 0 ? head_ : tail_).clear();  // a bad sector is perhaps in what is not needed
+    }
   }
   // False when they are not among what was read of the ends.
   bool take_of_ends(const Part& part) {

@@ -53,6 +53,64 @@ TEST_F(CacheTest, ACyclicScanOverTwiceTheCacheHitsWhenTheOrderIsKnown) {
   }
 }
 
+class Soon : public Cyclic {
+ public:
+  Soon(std::int64_t blocks, std::int64_t ahead) : Cyclic(blocks), ahead_(ahead) {}
+  std::int64_t fetch_ahead() const override { return ahead_; }
+
+ private:
+  std::int64_t ahead_;
+};
+
+// Nine blocks and a bit, in parts of four: [0, 4) and all the rest.
+TEST_F(CacheTest, WhatAnOrderUsesSoonIsFetchedInOneRequestWithWhatLiesBesideIt) {
+  const std::string bytes = pattern(9 * kBlock + 100);
+  put(*inner_, "a", bytes);
+  const std::string version = version_of("a");
+  const auto cache = Cache::open(options(70 * kBlock));
+  const auto store = cache->over(origin());
+  const auto order = std::make_shared<Soon>(10, 20);
+  cache->follow(order);
+  const auto read = [&](std::int64_t block) {
+    ASSERT_EQ(part(*store, "a", block * kBlock, 50, version),
+              bytes.substr(static_cast<std::size_t>(block * kBlock), 50));
+  };
+  read(2);
+  EXPECT_EQ(shared_->reads, 1);
+  EXPECT_EQ(shared_->bytes, 4 * kBlock);
+  for (const std::int64_t there : {0, 1, 3}) read(there);
+  EXPECT_EQ(shared_->reads, 1);
+  read(9);
+  EXPECT_EQ(shared_->reads, 2);
+  EXPECT_EQ(shared_->bytes, std::ssize(bytes)) << "nothing twice, the short end with the others";
+  for (std::int64_t block = 0; block < 10; ++block) read(block);
+  EXPECT_EQ(shared_->reads, 2);
+  EXPECT_EQ(cache->counters().misses, 10);
+  EXPECT_EQ(cache->counters().origin_reads, 2);
+}
+
+TEST_F(CacheTest, WhatIsUsedLaterOrWhatMayNotStayIsNotFetchedBesideOthers) {
+  struct Case {
+    std::int64_t ahead;
+    std::int64_t room;  // blocks
+    std::int64_t fetched;
+  };
+  const std::string bytes = pattern(8 * kBlock);
+  put(*inner_, "a", bytes);
+  for (const Case& one : {Case{0, 70, 1}, Case{1, 70, 2}, Case{20, 70, 4}, Case{20, 10, 1}}) {
+    CacheOptions given = options(one.room * kBlock);
+    given.folder = folder_.path() / fmt::format("{}-{}", one.ahead, one.room);
+    const auto cache = Cache::open(given);
+    const auto store = cache->over(origin());
+    const auto order = std::make_shared<Soon>(8, one.ahead);
+    order->at(-1);
+    cache->follow(order);
+    shared_->bytes = 0;
+    part(*store, "a", kBlock, 10, version_of("a"));
+    EXPECT_EQ(shared_->bytes, one.fetched * kBlock) << one.ahead << " in " << one.room;
+  }
+}
+
 // Objects 0, 1, … that are read one after the other, epoch after epoch.
 class CyclicObjects : public NextUse {
  public:

@@ -288,11 +288,15 @@ std::vector<std::pair<BlockName, ReadCall::Block>> ReadCall::beside(const BlockN
   const auto together = static_cast<std::uint32_t>(most / block_bytes());
   if (together < 2 || !files_.back()->keeps_all()) return out;
   BlockName other = name;
-  const std::uint32_t begin = name.number / together * together;
-  for (other.number = begin; other.number < begin + together; ++other.number) {
-    const std::int64_t at = other.number * block_bytes();
-    if (at >= block.object.size) break;
+  // The last part has what is left too: an object's end is often a few bytes in a block.
+  const auto blocks =
+      static_cast<std::uint32_t>((block.object.size + block_bytes() - 1) / block_bytes());
+  const std::uint32_t parts = std::max(1u, blocks / together);
+  const std::uint32_t part = std::min(name.number / together, parts - 1);
+  const std::uint32_t end = part + 1 == parts ? blocks : (part + 1) * together;
+  for (other.number = part * together; other.number < end; ++other.number) {
     if (other == name) continue;
+    const std::int64_t at = other.number * block_bytes();
     const std::int64_t length = length_of(block.object, other.number);
     const auto use = used_soon(*block.key, at, length);
     if (!use || std::ranges::any_of(files_, [&](const auto& file) { return file->has(other); }))
