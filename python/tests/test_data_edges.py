@@ -468,13 +468,10 @@ class RemoteSet:
     """As much of a Dataset as the warning looks at."""
 
     def __init__(self, url, sample_bytes, cache=None):
-        self.urls, self.cache, self.sample_bytes = [url], cache, sample_bytes
+        self.urls, self.cache, self.stored_bytes = [url], cache, 100 * sample_bytes
 
     def __len__(self):
         return 100
-
-    def shards(self):
-        return [{"bytes": 60 * self.sample_bytes}, {"bytes": 40 * self.sample_bytes}]
 
 
 @pytest.mark.parametrize(
