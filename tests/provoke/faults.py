@@ -198,6 +198,12 @@ def spinning(count):
             spinner.wait()
 
 
+def make_cold(faults, path):
+    """Before each run of faults that need it: a run that is made again finds what the one before has read."""
+    if any("memory_mib" in fault.limits or "large data" in fault.needs for fault in faults):
+        forget(pathlib.Path(path) / "data.bin")
+
+
 @contextlib.contextmanager
 def planted(faults, path):
     """The surroundings of some faults at once: (group or None, environment)."""
@@ -208,8 +214,7 @@ def planted(faults, path):
         neighbours += fault.neighbours
     with contextlib.ExitStack() as stack:
         group = None
-        if "memory_mib" in limits or any("large data" in fault.needs for fault in faults):
-            forget(pathlib.Path(path) / "data.bin")
+        make_cold(faults, path)
         if limits:
             group = stack.enter_context(cgroups.group(**limits, path=path))
         stack.enter_context(spinning(neighbours))

@@ -103,14 +103,16 @@ class _Patience:
             cls.seconds -= time.monotonic() - began
 
 
-def run(arguments, within=None, env=None, company=False, timeout=240):
-    """`within`: a cgroups.Group that the whole of it is started in. `company`: others are meant to disturb.
+def run(arguments, within=None, env=None, company=False, timeout=240, before=lambda: None):
+    """`within`: a cgroups.Group that the whole of it is started in. `company`: others are meant to disturb. `before`: called ahead of
+    each attempt.
 
     A run that others on the machine disturbed, or its hypervisor, is made again, and said so: it would measure them, not the fault.
     """
     for attempt in range(1, _TRIES + 1):
         if not company:
             _Patience.wait_for_quiet()
+        before()
         busy, own, stolen, began = _busy(), _own(), _stolen(), time.monotonic()
         outcome = _run_once(arguments, within, env, timeout)
         elapsed = time.monotonic() - began

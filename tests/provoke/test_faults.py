@@ -39,7 +39,8 @@ def test_fault_is_named_first_and_its_ceiling_holds(fault, rounds):
 
 def provoke(fault, path):
     with faults.planted([fault], path) as (group, env):
-        faulty = harness.run(faults.flags(fault.base, fault.faulty, {"folder": path}), group, env, fault.neighbours > 0)
+        faulty = harness.run(faults.flags(fault.base, fault.faulty, {"folder": path}), group, env, fault.neighbours > 0,
+                             before=lambda: faults.make_cold([fault], path))
     mended = harness.run(faults.flags(fault.base, fault.mended, {"folder": path}))
     return faulty, mended
 

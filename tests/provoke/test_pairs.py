@@ -47,7 +47,8 @@ def job(pair, chosen, names, path):
     parts = [fault.faulty if fault in chosen else fault.mended for fault in pair]
     stronger = {flag: value for flag, value in names[3].items() if any(flag in fault.faulty for fault in chosen)}
     with faults.planted(chosen, path) as (group, env):
-        return harness.run(faults.flags(common, *parts, stronger, {"folder": path}), group, env)
+        return harness.run(faults.flags(common, *parts, stronger, {"folder": path}), group, env,
+                           before=lambda: faults.make_cold(chosen, path))
 
 
 def by_cost(both, alone):
