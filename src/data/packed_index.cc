@@ -105,21 +105,17 @@ class Opening {
     std::uint64_t offset = 0;
     std::span<std::byte> into;
   };
-  std::vector<store::Read> try_at_once(std::span<const Part> parts) {
+  std::vector<store::Read> read_at_once(std::span<const Part> parts) {
     std::vector<store::Read> reads;
     for (const Part& part : parts) {
       reads.push_back({.key = info_.key,
                        .offset = static_cast<std::int64_t>(part.offset),
                        .into = part.into,
-                       .version = info_.version});
+                       .version = info_.version,
+                       .object_size = info_.size});
     }
     store_.read(reads, deadline_);
     return reads;
-  }
-  void read_at_once(std::span<const Part> parts) {
-    for (const store::Read& read : try_at_once(parts)) {
-      if (read.error) throw *read.error;
-    }
   }
 
   void read_ends() {
@@ -127,7 +123,7 @@ class Opening {
     head_.resize(std::min(size, kHead));
     tail_.resize(std::min(size - head_.size(), kTail));
     const Part ends[] = {{0, head_}, {size - tail_.size(), tail_}};
-    const auto reads = try_at_once(ends);
+    const auto reads = read_at_once(ends);
     for (const std::size_t i : {0u, 1u}) {
       if (!reads[i].error) continue;
       if (reads[i].error->code() != Code::kIo) throw *reads[i].error;
@@ -152,7 +148,10 @@ class Opening {
     for (const Part& part : parts) {
       if (!take_of_ends(part)) left.push_back(part);
     }
-    if (!left.empty()) read_at_once(left);
+    if (left.empty()) return;
+    for (const store::Read& read : read_at_once(left)) {
+      if (read.error) throw *read.error;
+    }
   }
   void read(std::uint64_t offset, std::span<std::byte> into) {
     const Part part{offset, into};

@@ -214,7 +214,6 @@ def planted(faults, path):
         neighbours += fault.neighbours
     with contextlib.ExitStack() as stack:
         group = None
-        make_cold(faults, path)
         if limits:
             group = stack.enter_context(cgroups.group(**limits, path=path))
         stack.enter_context(spinning(neighbours))

@@ -43,6 +43,7 @@ def record(name, out):
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(faults.folder(needs))
         group, env = stack.enter_context(faults.planted(planted, data))
+        faults.make_cold(planted, data)
         kept = stack.enter_context(tempfile.TemporaryDirectory())
         if memory_mib:
             group = stack.enter_context(cgroups.group(memory_mib=memory_mib))

@@ -31,9 +31,18 @@ std::int64_t first_behind(const ShardIndex& index, std::int64_t offset) {
   return low;
 }
 
+std::int64_t ahead_in(const Source& source) {
+  const SourceOptions& order = source.options();
+  if (order.block == 1) return 0;
+  if (order.window > 1) return order.window;
+  const double next = static_cast<double>(kNext) / source.mean_sample_bytes();
+  return std::min(order.block, static_cast<std::int64_t>(std::min(next, 1e9)));
+}
+
 }  // namespace
 
-LoaderNextUse::LoaderNextUse(std::shared_ptr<const Source> source) : source_(std::move(source)) {
+LoaderNextUse::LoaderNextUse(std::shared_ptr<const Source> source)
+    : source_(std::move(source)), fetch_ahead_(ahead_in(*source_)) {
   const auto shards = source_->dataset(0).shards();
   for (std::size_t i = 0; i < shards.size(); ++i)
     shards_.emplace(name_of(shards[i].store->url(), shards[i].object.key), i);
@@ -63,14 +72,6 @@ std::optional<std::int64_t> LoaderNextUse::next_use(std::string_view store_url,
     if (next != kNever) break;
   }
   return next;
-}
-
-std::int64_t LoaderNextUse::fetch_ahead() const {
-  const SourceOptions& order = source_->options();
-  if (order.block == 1) return 0;
-  if (order.window > 1) return order.window;
-  const double next = static_cast<double>(kNext) / source_->mean_sample_bytes();
-  return std::min(order.block, static_cast<std::int64_t>(std::min(next, 1e9)));
 }
 
 }  // namespace bedplate::data

@@ -25,10 +25,11 @@ class LoaderNextUse : public store::NextUse {
   std::optional<std::int64_t> next_use(std::string_view store_url, std::string_view key,
                                        std::int64_t offset, std::int64_t bytes) const override;
   // What lies together comes within one window, or, in storage order, next.
-  std::int64_t fetch_ahead() const override;
+  std::int64_t fetch_ahead() const override { return fetch_ahead_; }
 
  private:
-  const std::shared_ptr<const Source> source_;           // shared with the loader
+  const std::shared_ptr<const Source> source_;  // shared with the loader
+  const std::int64_t fetch_ahead_;
   std::unordered_map<std::string, std::size_t> shards_;  // by URL and key
   std::atomic<std::int64_t> position_ = 0;
 };

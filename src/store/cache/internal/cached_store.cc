@@ -83,7 +83,8 @@ class ReadCall {
   void claim(std::map<BlockName, Block>& blocks, std::vector<BlockName>& claimed);
   std::optional<Use> used_soon(const std::string& key, std::int64_t offset,
                                std::int64_t length) const;
-  std::vector<std::pair<BlockName, Block>> beside(const BlockName& name, const Block& block);
+  std::vector<std::pair<BlockName, Block>> beside(const BlockName& name, const Block& block,
+                                                  const std::map<BlockName, Block>& missing);
   std::vector<Run> runs_of(const std::map<BlockName, Block>& blocks,
                            const std::vector<BlockName>& claimed) const;
   void bring(std::vector<Run>& runs);
@@ -93,6 +94,9 @@ class ReadCall {
   void read_past();
   void promote();
 
+  bool is_there(const BlockName& name) const {
+    return std::ranges::any_of(files_, [&](const auto& file) { return file->has(name); });
+  }
   std::int64_t block_bytes() const { return files_.back()->block_bytes(); }
   std::int64_t length_of(const CachedObject& object, std::uint32_t number) const {
     return std::min(block_bytes(), object.size - number * block_bytes());
@@ -279,9 +283,10 @@ std::optional<Use> ReadCall::used_soon(const std::string& key, std::int64_t offs
   return std::nullopt;
 }
 
-// The other blocks of its part of the object that an order will use soon and that are not there.
-std::vector<std::pair<BlockName, ReadCall::Block>> ReadCall::beside(const BlockName& name,
-                                                                    const Block& block) {
+// The other blocks of its part of the object that an order will use soon: neither there nor among
+// those that are missing now.
+std::vector<std::pair<BlockName, ReadCall::Block>> ReadCall::beside(
+    const BlockName& name, const Block& block, const std::map<BlockName, Block>& missing) {
   std::vector<std::pair<BlockName, Block>> out;
   const std::int64_t most =
       std::min({kFetchedTogether, tiers_.fetch_bytes(), files_.back()->room() / kOfRoom});
@@ -295,13 +300,10 @@ std::vector<std::pair<BlockName, ReadCall::Block>> ReadCall::beside(const BlockN
   const std::uint32_t part = std::min(name.number / together, parts - 1);
   const std::uint32_t end = part + 1 == parts ? blocks : (part + 1) * together;
   for (other.number = part * together; other.number < end; ++other.number) {
-    if (other == name) continue;
-    const std::int64_t at = other.number * block_bytes();
+    if (missing.contains(other) || is_there(other)) continue;
     const std::int64_t length = length_of(block.object, other.number);
-    const auto use = used_soon(*block.key, at, length);
-    if (!use || std::ranges::any_of(files_, [&](const auto& file) { return file->has(other); }))
-      continue;
-    out.push_back({other, {block.object, block.key, {}, length, *use}});
+    if (const auto use = used_soon(*block.key, other.number * block_bytes(), length))
+      out.push_back({other, {block.object, block.key, {}, length, *use}});
   }
   return out;
 }
@@ -319,8 +321,8 @@ void ReadCall::claim(std::map<BlockName, Block>& blocks, std::vector<BlockName>&
     }
     claimed.push_back(name);
     bytes += block.length;
-    for (auto& [other, its] : beside(name, block)) {
-      if (blocks.contains(other) || !files_.back()->try_claim(other)) continue;
+    for (auto& [other, its] : beside(name, block, blocks)) {
+      if (!files_.back()->try_claim(other)) continue;
       claimed.push_back(other);
       bytes += its.length;
       more.emplace(other, std::move(its));
@@ -363,8 +365,7 @@ bool ReadCall::fetch() {
   }
   const std::size_t had = claimed.size();
   std::erase_if(claimed, [&](const BlockName& name) {  // somebody was done since we looked
-    const bool there =
-        std::ranges::any_of(files_, [&](const auto& file) { return file->has(name); });
+    const bool there = is_there(name);
     if (there) files_.back()->release(name);
     return there;
   });
